@@ -1,0 +1,125 @@
+package partition
+
+import (
+	"time"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// EffectKind says what the shell is to do.
+type EffectKind uint8
+
+// The effects, in the order they were made. The shell runs them in that order for one partition. Every one of them is answered by exactly one event with
+// its Token (named in brackets), except where "not answered" stands. No effect waits for a source longer than the shell's bound for one call.
+const (
+	// Persist [Persisted]: write Record, and LME when it is not nil, with one conditional write (ExpectedStateEpoch).
+	Persist EffectKind = iota + 1
+	// CheckSource [SourceSeen]: metadata, ends and log start of the source partition; with Prepare also loop, reverse mirror and LME look-up. Refresh forces new metadata.
+	CheckSource
+	// AskEpoch [EpochAnswer]: end-offset-for-epoch Epoch at the source's current leader.
+	AskEpoch
+	// AskOwner [Done]: Log.Owner, Start, End, Replicated, LeaderEpoch.
+	AskOwner
+	// CloseForWrites [Done]: Log.CloseForWrites.
+	CloseForWrites
+	// AwaitReplicated [Done]: until Offset is replicated; Bound limits the wait. Err context.DeadlineExceeded when the bound passed; Log is read either way.
+	AwaitReplicated
+	// Truncate [Done]: Log.TruncateTo(Offset). Dropped names the range and why, for the event and the sink.
+	Truncate
+	// Reset [Done]: Log.ResetTo(Offset). Dropped as for Truncate.
+	Reset
+	// AwaitTruncated [Done]: every replica has followed the cut.
+	AwaitTruncated
+	// RaiseStart [Done]: Log.RaiseStart(Offset).
+	RaiseStart
+	// RaiseEpoch [Done]: destination leader epoch ≥ Epoch.
+	RaiseEpoch
+	// Rebuild [Replayed…, Done]: read the log's batches in [Offset, log end) and feed them.
+	Rebuild
+	// AddFetcher [Fetched…]: fetch from Offset under Epoch (the source's leader epoch), last fetched epoch LastEpoch (−1 none). It ends with RemoveFetcher. One reply at a
+	// time: after a Fetched the shell fetches this partition again only on Continue.
+	AddFetcher
+	// Continue (same answer as AddFetcher): the next fetch of the same fetcher, with new Offset and LastEpoch, Bound = wait before it (back-off; 0 at once).
+	Continue
+	// RemoveFetcher (not answered): what is in flight is discarded by its token.
+	RemoveFetcher
+	// Append [Done]: Log.Append(Epoch = destination leader epoch, Bytes). Bytes are whole batches; ownership goes to the Log.
+	Append
+	// QuiesceGroups [Done]: stop offset sync of this partition, bounded.
+	QuiesceGroups
+	// SettleProducerIDs [Done]: the destination's allocator above Offset (the highest mirrored producer id).
+	SettleProducerIDs
+	// ClampGroups [Done]: groups the mirror wrote and that are idle, to Offset (LMO).
+	ClampGroups
+	// OpenLog [Done]: Log.Open.
+	OpenLog
+	// ScheduleRetry [RetryDue]: after Bound. A later ScheduleRetry replaces it.
+	ScheduleRetry
+	// ConsentUsed (not answered): the consents of this partition are used up.
+	ConsentUsed
+	// Emit (not answered): tell the world. Note.
+	Emit
+	// Halt (not answered): the session is fenced; stop serving this partition at once. No effect follows, ever.
+	Halt
+)
+
+// Effect is one thing to do. Only the fields named at its kind are set.
+type Effect struct {
+	Kind               EffectKind
+	Token              Token
+	Record             statemachine.PartitionState
+	LME                *statemachine.LastMirrorEpoch
+	ExpectedStateEpoch int32
+	Prepare, Refresh   bool
+	Offset             int64
+	Epoch              int32
+	LastEpoch          int32
+	Bound              time.Duration
+	Bytes              []byte
+	Dropped            Truncation
+	Note               Note
+}
+
+// NoteKind is the kind of a Note.
+type NoteKind uint8
+
+// The notes. The shell turns each into one typed public event.
+const (
+	StateChanged   NoteKind = iota + 1 // From, To, Message
+	RecordsDropped                     // Truncated
+	RecordsLost                        // Range: never copied and gone at the source (F-19, F-23)
+	Retrying                           // Attempt, After, Message
+	Refetched                          // one refetch after a bad checksum or format trouble; Message
+	EpochRaised                        // Epoch
+	StartRaised                        // Offset
+	NothingLeft                        // F-05: nothing left to read up to Offset although our end is below it
+	MarkersWritten                     // Aborts, ResetAt
+	LMERecorded                        // Epoch, Offset
+	LeaderMoved                        // LeaderID, Epoch
+)
+
+// Note is one thing to tell.
+type Note struct {
+	Kind         NoteKind
+	From, To     statemachine.State
+	Message      string
+	NonRetryable bool
+	Truncated    Truncation
+	RangeFrom    int64
+	RangeTo      int64
+	Attempt      int16
+	After        time.Duration
+	Epoch        int32
+	Offset       int64
+	LeaderID     int32
+	Aborts       []Marker
+	ResetAt      int64
+}
+
+// Marker is one ABORT that was written at stop.
+type Marker struct {
+	ProducerID    int64
+	ProducerEpoch int16
+	FirstOffset   int64 // of the transaction
+	Offset        int64 // of the marker
+}

@@ -1,0 +1,78 @@
+package mirror
+
+import (
+	"time"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// Unknown stands for an offset, epoch or count that nobody knows. It is never shown as a number.
+const Unknown = -1
+
+// PartitionStatus is what a Mirror knows of one partition at one moment. It is a copy.
+type PartitionStatus struct {
+	Mirror    string
+	Topic     string
+	Partition int32
+	TopicID   TopicID // the destination's
+
+	State        statemachine.State
+	Want         statemachine.Desired
+	Step         string // of PREPARING or STOPPING; "" elsewhere
+	Reason       string // why FAILED, or why it waits; "" if all is well
+	RetryAttempt int16  // 0: not failed; statemachine.NonRetryable: a person has to act
+	NextRetry    time.Time
+	Episode      int32
+
+	Start, End, Replicated int64 // of the copy
+	LeaderEpoch            int32 // the destination's
+	Owner                  Ownership
+	LastStable             int64 // last stable offset of the copy
+	LastEpoch              int32 // leader epoch of the copy's last batch, Unknown if none
+	InFlight               []Transaction
+	HighestProducerID      int64 // Unknown if none
+
+	SourceClusterID   string
+	SourceTopicID     TopicID
+	SourceLeader      int32
+	SourceLeaderEpoch int32
+	SourceStart       int64     // log start offset at the source, Unknown
+	SourceEnd         int64     // high watermark at the source, as last measured; Unknown
+	SourceSeen        time.Time // when it was measured; zero: never
+	NoEpochChecks     bool      // the source cannot answer epoch questions: "no divergence checks"
+
+	LagOffsets   int64         // SourceEnd − Replicated, never below 0; Unknown when it cannot be known (never measured, denied, failed)
+	LagTime      time.Duration // now − the last moment at which the copy held everything then known at the source; Unknown when there is none
+	LagUnknown   time.Time     // since when the lag cannot be measured; zero: it can
+	NothingLeft  bool          // the source end lies above End, and an empty fetch proved that there is nothing to read in between (F-05)
+	LostFrom     int64         // the last range that was lost at the source before it was copied: [LostFrom, LostTo); both 0: none
+	LostTo       int64
+	NeedsConsent *Consent                      // what a refused start would drop
+	LME          *statemachine.LastMirrorEpoch // recorded at the last stop
+	Aborts       []AbortMarker                 // written by the last stop
+	ResetAt      int64                         // offset of the MIRROR_PID_RESET of the last stop, Unknown if none
+}
+
+// Transaction is one in-flight transaction of the copy.
+type Transaction struct {
+	ProducerID    int64
+	ProducerEpoch int16
+	FirstOffset   int64
+	LastOffset    int64
+}
+
+// AbortMarker is one ABORT written at stop.
+type AbortMarker struct {
+	ProducerID    int64
+	ProducerEpoch int16
+	FirstOffset   int64 // of the transaction
+	Offset        int64 // of the marker
+}
+
+// Consent allows dropping exactly the destination records [From, To) of one partition, in the episode that is to begin (spec decision 7).
+type Consent struct {
+	TopicID   TopicID // the destination's
+	Partition int32
+	From, To  int64
+	Episode   int32
+}
