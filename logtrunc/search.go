@@ -81,7 +81,7 @@ func (s *Search) Result() (point int64, proved bool) {
 // Rounds lists what was asked and answered so far. The slice is the caller's.
 func (s *Search) Rounds() []Round { return slices.Clone(s.rounds) }
 
-// shrink lowers the boundary and drops the epochs that lie above it; nothing left to ask ends the search.
+// shrink lowers the boundary and drops the epochs that lie above it; nothing left in question, or nothing left to ask, ends the search.
 func (s *Search) shrink(boundary int64) {
 	s.boundary = max(boundary, s.start)
 	n := len(s.entries)
@@ -89,10 +89,8 @@ func (s *Search) shrink(boundary int64) {
 		n--
 	}
 	s.entries = s.entries[:n]
-	if n == 0 {
-		s.over = true
-		s.proved = s.boundary == s.start
-	}
+	s.proved = s.boundary == s.start
+	s.over = s.proved || n == 0
 }
 
 func (s *Search) knows(epoch int32) bool {

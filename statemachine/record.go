@@ -1,9 +1,14 @@
 package statemachine
 
+import (
+	"encoding/base64"
+	"strconv"
+)
+
 // TopicID is Kafka's 16-byte topic id. String is base64url without padding, 22 characters, as Kafka prints it.
 type TopicID [16]byte
 
-func (t TopicID) String() string { panic("contract") }
+func (t TopicID) String() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
 
 // Key names one partition of one mirror. TopicID is the destination's own (decision 2).
 type Key struct {
@@ -12,7 +17,10 @@ type Key struct {
 	Partition int32
 }
 
-func (k Key) String() string { panic("contract") } // mirror:topicid:partition, what StatePartition hashes
+// String is mirror:topicid:partition, what StatePartition hashes. A mirror name holds no colon, so no two keys have the same.
+func (k Key) String() string {
+	return k.Mirror + ":" + k.TopicID.String() + ":" + strconv.Itoa(int(k.Partition))
+}
 
 // PartitionState is the value of a MirrorPartitionState record.
 type PartitionState struct {
@@ -26,7 +34,9 @@ type PartitionState struct {
 }
 
 // NewPartitionState is a member without a record: UNKNOWN, leader epoch −1, previous UNKNOWN.
-func NewPartitionState() PartitionState { panic("contract") }
+func NewPartitionState() PartitionState {
+	return PartitionState{State: Unknown, LeaderEpoch: -1, PreviousState: Unknown}
+}
 
 // LastMirrorEpoch is the value of a LastMirrorEpochs record: where a mirror ended.
 type LastMirrorEpoch struct {
@@ -45,27 +55,3 @@ const (
 	LastMirrorEpochsType RecordType = 1
 	PartitionStateType   RecordType = 2
 )
-
-// AppendKey, AppendPartitionState and AppendLastMirrorEpoch write Kafka's bytes (spec §8) behind dst.
-func AppendKey(dst []byte, t RecordType, k Key) []byte { panic("contract") }
-
-// DecodeKey reads a key. Errors: *RecordError; a type that is not known is an error that errors.Is ErrUnknownRecord finds.
-func DecodeKey(b []byte) (RecordType, Key, error) { panic("contract") }
-
-// AppendPartitionState: see AppendKey. Tags with their default values are not written.
-func AppendPartitionState(dst []byte, s PartitionState) []byte { panic("contract") }
-
-// DecodePartitionState skips unknown tags; a version above the known one is an error.
-func DecodePartitionState(b []byte) (PartitionState, error) { panic("contract") }
-
-// AppendLastMirrorEpoch: see AppendKey.
-func AppendLastMirrorEpoch(dst []byte, e LastMirrorEpoch) []byte { panic("contract") }
-
-// DecodeLastMirrorEpoch also reads the untagged page form and the later draft {epoch, offset}.
-func DecodeLastMirrorEpoch(b []byte) (LastMirrorEpoch, error) { panic("contract") }
-
-// StatePartition is the partition of __mirror_state that holds k: |javaHash(k)| mod n. OwnerPartition is the one of a mirror's name.
-func StatePartition(k Key, n int32) int32 { panic("contract") }
-
-// OwnerPartition: see StatePartition.
-func OwnerPartition(mirror string, n int32) int32 { panic("contract") }

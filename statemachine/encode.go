@@ -1,0 +1,89 @@
+package statemachine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// The numbers of our tagged fields (decision 2). A reader that knows only the KIP page's layout skips them.
+const (
+	tagStateEpisode = 0 // of MirrorPartitionState
+
+	tagLMEOffset        = 0 // of LastMirrorEpochs
+	tagLMESourceCluster = 1
+	tagLMEEpisode       = 2
+	tagLMESourceTopic   = 3
+)
+
+// AppendKey, AppendPartitionState and AppendLastMirrorEpoch write Kafka's bytes (spec §8) behind dst.
+// The mirror's name is one that CheckMirrorName accepts; one longer than 32,767 bytes has no form and panics.
+func AppendKey(dst []byte, t RecordType, k Key) []byte {
+	if len(k.Mirror) > math.MaxInt16 {
+		panic(fmt.Sprintf("statemachine: a mirror name of %d bytes has no record key; check names with CheckMirrorName", len(k.Mirror)))
+	}
+	dst = binary.BigEndian.AppendUint16(dst, uint16(t))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(k.Mirror)))
+	dst = append(dst, k.Mirror...)
+	dst = append(dst, k.TopicID[:]...)
+	return binary.BigEndian.AppendUint32(dst, uint32(k.Partition))
+}
+
+// AppendPartitionState: see AppendKey. Tags with their default values are not written. An empty message is written as null; bytes of it that are not UTF-8 as U+FFFD.
+func AppendPartitionState(dst []byte, s PartitionState) []byte {
+	dst = append(dst, 0, 0, byte(s.State))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(s.LeaderEpoch))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(s.StateEpoch))
+	if s.ErrorMessage == "" {
+		dst = append(dst, 0)
+	} else {
+		dst = appendCompactString(dst, s.ErrorMessage)
+	}
+	dst = binary.BigEndian.AppendUint16(dst, uint16(s.RetryAttempt))
+	dst = append(dst, byte(s.PreviousState))
+	if s.Episode == 0 {
+		return append(dst, 0)
+	}
+	return appendTag(append(dst, 1), tagStateEpisode, binary.BigEndian.AppendUint32(nil, uint32(s.Episode)))
+}
+
+// AppendLastMirrorEpoch: see AppendKey. With all of Offset −1 and the rest empty it is the KIP page's form to the byte.
+func AppendLastMirrorEpoch(dst []byte, e LastMirrorEpoch) []byte {
+	dst = append(dst, 0, 0)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(e.Epoch))
+	var count byte
+	var tags []byte
+	add := func(tag byte, value []byte) {
+		count++
+		tags = appendTag(tags, tag, value)
+	}
+	if e.Offset != -1 {
+		add(tagLMEOffset, binary.BigEndian.AppendUint64(nil, uint64(e.Offset)))
+	}
+	if e.SourceClusterID != "" {
+		add(tagLMESourceCluster, appendCompactString(nil, e.SourceClusterID))
+	}
+	if e.Episode != 0 {
+		add(tagLMEEpisode, binary.BigEndian.AppendUint32(nil, uint32(e.Episode)))
+	}
+	if e.SourceTopicID != (TopicID{}) {
+		add(tagLMESourceTopic, e.SourceTopicID[:])
+	}
+	dst = append(dst, count)
+	return append(dst, tags...)
+}
+
+// appendCompactString writes Kafka's compact string: length plus one as unsigned varint, then UTF-8.
+func appendCompactString(dst []byte, s string) []byte {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	dst = binary.AppendUvarint(dst, uint64(len(s))+1)
+	return append(dst, s...)
+}
+
+// appendTag writes one tagged field (KIP-482): number, size, value.
+func appendTag(dst []byte, tag byte, value []byte) []byte {
+	dst = append(dst, tag)
+	dst = binary.AppendUvarint(dst, uint64(len(value)))
+	return append(dst, value...)
+}
