@@ -1,0 +1,118 @@
+/*
+Package clustermirror is the map of a module that mirrors Kafka topics: KIP-1279 Cluster Mirroring as Go packages.
+
+A mirror copies topics from a source cluster to a destination, byte for byte and offset for offset. While the source lives the copy is read-only and follows it.
+When the source is lost the copy is made writable (failover). When the old source comes back it becomes a mirror of the new one without copying everything again
+(failback). This page is the manual; package mirror has the API.
+
+The library never fails over by itself. It offers facts (states, ends, ages, errors) and waits for a person, or for the caller's code.
+
+# Words
+
+	source, destination    the cluster read from, the cluster written to
+	batch                  the unit that producers write and brokers store; it is copied unchanged
+	leader epoch           a number that grows with each election of a partition's leader; every batch carries the one it was written under
+	log end offset         where the next batch goes
+	high watermark         the offset below which all in-sync replicas have the log
+	last stable offset     the first offset of the oldest open transaction, or the high watermark when none is open
+	LME, LMO               last mirror epoch and last mirror offset: where a mirror ended, recorded when it is stopped
+	PREPARING … STOPPED    the states of a mirrored partition
+	episode                one life of a mirror from PREPARING to STOPPED; a partition may have several
+	gate                   the switch of a destination log that keeps clients from writing
+	consent                a person's permission to drop exactly named records
+	sink                   where records go before they are dropped
+
+# The life of a partition
+
+	                 start                        aligned                      stop
+	UNKNOWN/STOPPED ───────▶ PREPARING ─────────▶ MIRRORING ─────────▶ STOPPING ─────────▶ STOPPED
+	                              │                ▲  │  ▲                 ▲                 (clients write)
+	                              │        resume  │  │  └── EPOCH_FENCING │
+	                              │     PAUSED ────┘  │      (a batch's    │
+	                              │        ▲          │       epoch is     │
+	                              │     PAUSING ◀─────┘ pause above ours)  │
+	                              ▼                                        │
+	                           FAILED ── retry ▶ where it was      from every state of a member
+
+PREPARING checks before it changes anything: that the source is the cluster it was, the topic the topic it was, that no mirror runs the other way; then it finds the
+point up to which both logs are the same. Records of the destination beyond that point would be dropped, so a start that would drop any is refused with the exact range
+until somebody consents to that range. Only then is the gate closed, the log cut, and every replica waited for.
+
+MIRRORING fetches as a consumer does, so the source's in-sync replicas are not touched. Every batch passes one check (checksum, order, leader epoch) and is
+appended as it came. Nothing is decompressed and no record is decoded.
+
+STOPPING needs no source. In this order: stop fetching; stop offset commits; wait for the replicas, and cut what they cannot confirm; record LME and LMO; raise the leader
+epoch above LME; append an ABORT for each open transaction and one MIRROR_PID_RESET; wait for the replicas again; settle producer ids; clamp groups; open the
+gate; record STOPPED. After a crash at any of these the same steps are run again and end in the same result.
+
+FAILED harms one partition only. It says why and what to do, and is retried with growing pauses, without end unless configured otherwise. What a person has to decide
+(another cluster behind the address, a deleted or recreated topic, records that would be dropped) is not retried.
+
+# What is durable before what
+
+  - A state change is in the StateStore before anything is done because of it.
+  - A batch is in the Log before the partition's position moves. The position is the log's end; there is no second record of progress.
+  - Readers, LMO, lag and plans use Log.Replicated, what survives the loss of this process; only fetching uses Log.End.
+  - LME and LMO are recorded once per episode, before the leader epoch is raised and before the first marker is appended.
+  - The gate opens after the markers are replicated, and STOPPED is recorded after the gate is open. The destination is the truth about openness; the store only records it.
+  - Records that a truncation will drop are in the Sink before it happens.
+
+# Failover
+
+	plan := mirror.PlanFailover(m.Snapshot(), mirror.FailoverOptions{})
+	fmt.Println(plan)
+	report, err := m.ExecuteFailover(ctx, plan)
+
+The plan is a pure function of what is known at that moment, and prints what would be lost, how old that knowledge is, and which transactions will be aborted. A forced failover
+never refuses because ends have moved since: it reports the difference. Transactions whose COMMIT had not arrived are aborted in the copy although they were committed
+at the source; this is KIP-1279's rule, and the report names them.
+
+# Failback
+
+The old source, which now is the destination of a new mirror in the other direction, looks up where the mirror out of it ended (LME, LMO), finds the exact point by asking for the end
+offsets of leader epochs, and needs consent to drop what lies beyond: records that were never mirrored.
+
+	plan, err := back.PlanFailback(ctx, "orders")
+	fmt.Println(plan)                        // what would be given up, per partition
+	report, err := back.ExecuteFailback(ctx, plan) // consent to exactly this
+
+# How to write a Log
+
+Implement mirror.Log: a list of whole batches with a start, an end, and a gate. examples/custombroker is a worked one on plain files. Three things matter:
+
+  - Append stores the bytes verbatim. The next offset is in the batch's header (mirror.Batches), never a count of records. Gaps are legal.
+  - Replicated must not run ahead of what survives a crash.
+  - The gate is closed from the log's creation on and after every restart, until Open.
+
+mirror/logtest checks a Log sentence by sentence, and has a crash kit for logs that survive their process.
+
+# How to write a Source
+
+Implement mirror.Source and mirror.Fetcher. Every call must end with its context. Report errors as *mirror.SourceError: its Code decides what the mirror does next. Never turn an error
+into an offset. mirror/kafkasource is the one for Kafka; mirror/memlog's cluster is one in memory.
+
+# How to write a StateStore
+
+Implement statemachine.StateStore: conditional writes under an owner's name, where opening a name fences whoever had it. A write that was reported must survive.
+statemachine/storetest checks it.
+
+# Packages
+
+	producerstate          pure   producers and in-flight transactions of one log
+	logtrunc               pure   leader-epoch cache, truncation at the last mirror epoch, the point where two logs part
+	txnabort               pure   the ABORT markers and the MIRROR_PID_RESET that end a mirror
+	statemachine           pure   states, moves, steps, retries; StateStore and its records; MemoryStore
+	statemachine/storetest        conformance kit for a StateStore
+	mirror                        Log, Source, Destination; Mirror, Admin, plans, Compare
+	mirror/kafkasource            a Source over franz-go
+	mirror/memlog                 a cluster in memory: Destination and Source
+	mirror/logtest                conformance kit for a Log
+	internal/batch         pure   the bytes of record batches
+	internal/partition     pure   the core of one partition: Step(event) → effects
+	internal/kafkatest            real Apache Kafka for tests
+	examples/quickstart           the whole story in one command
+	examples/custombroker         a Log on plain files
+
+A pure package has no goroutine, clock, I/O or client; time and randomness are arguments.
+*/
+package clustermirror

@@ -1,0 +1,318 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/partition"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// desk asks the source about partitions: who leads them, where their logs start and end, what it recorded for us. Questions that come in while it asks are
+// asked together next, so a thousand partitions that start at once cost a few requests.
+type desk struct {
+	m *Mirror
+	q gathering[deskItem]
+
+	mu      sync.Mutex
+	cluster string // the source's id, as first seen; "" before
+	own     string // the destination's id
+}
+
+type deskItem struct {
+	r                *runner
+	token            partition.Token
+	prepare, refresh bool
+}
+
+func (d *desk) add(r *runner, token partition.Token, prepare, refresh bool) {
+	d.q.add(deskItem{r, token, prepare, refresh})
+}
+
+func (d *desk) run() {
+	for {
+		items, ok := d.q.take(d.m.ctx)
+		if !ok {
+			return
+		}
+		d.answer(items)
+	}
+}
+
+func blankView() SourceView {
+	return SourceView{LeaderID: Unknown, LeaderEpoch: Unknown, LogStart: Unknown, HighWatermark: Unknown, LME: Unknown, LMO: Unknown}
+}
+
+func (d *desk) answer(items []deskItem) {
+	ctx, stop := context.WithTimeout(d.m.ctx, d.m.cfg.CallBound)
+	defer stop()
+	all := func(v SourceView, err error) {
+		for _, it := range items {
+			it.r.tell(partition.Event{Kind: partition.SourceSeen, Token: it.token, Source: v, Err: err})
+		}
+	}
+	cluster, own, v, err := d.clusters(ctx)
+	if err != nil {
+		all(v, err)
+		return
+	}
+
+	var names []string
+	var prepared []TopicPartition
+	tps := make([]TopicPartition, 0, len(items))
+	for _, it := range items {
+		tps = append(tps, it.r.tp)
+		if it.prepare {
+			prepared = append(prepared, it.r.tp)
+		}
+		if !slices.Contains(names, it.r.tp.Topic) {
+			names = append(names, it.r.tp.Topic)
+		}
+	}
+	topics, err := d.m.cfg.Source.Topics(ctx, names...)
+	if err != nil {
+		all(blankView(), err)
+		return
+	}
+	byName := map[string]*SourceTopic{}
+	for i := range topics {
+		byName[topics[i].Name] = &topics[i]
+	}
+	offsets, err := d.m.cfg.Source.Offsets(ctx, tps)
+	if err != nil {
+		all(blankView(), err)
+		return
+	}
+	recorded, refused, err := d.recorded(ctx, own, prepared)
+	if err != nil {
+		all(blankView(), err)
+		return
+	}
+	for _, it := range items {
+		v, err := view(it.r.tp, cluster, byName[it.r.tp.Topic], offsets)
+		if err == nil && it.prepare {
+			if e, ok := recorded[it.r.tp]; ok {
+				v.LME, v.LMO = e.Epoch, e.Offset
+			}
+			v.Refused = refused[it.r.tp]
+		}
+		it.r.tell(partition.Event{Kind: partition.SourceSeen, Token: it.token, Source: v, Err: err})
+	}
+}
+
+// clusters checks who the source is. The view is for the refusal: a source that is the destination itself, or another cluster than the one known (F-33).
+func (d *desk) clusters(ctx context.Context) (source, own string, refusal SourceView, err error) {
+	refusal = blankView()
+	d.mu.Lock()
+	own = d.own
+	d.mu.Unlock()
+	if own == "" {
+		if own, err = d.m.cfg.Destination.ClusterID(ctx); err != nil {
+			return "", "", refusal, fmt.Errorf("destination's cluster id: %w", err)
+		}
+	}
+	info, err := d.m.cfg.Source.Cluster(ctx)
+	if err != nil {
+		return "", own, refusal, err
+	}
+	refusal.ClusterID = info.ID
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.own = own
+	known := d.cluster
+	if d.m.cfg.SourceClusterID != "" {
+		known = d.m.cfg.SourceClusterID
+	}
+	switch {
+	case info.ID != "" && info.ID == own:
+		refusal.Permanent = true
+		return info.ID, own, refusal, fmt.Errorf("the source is the destination itself: cluster id %s on both sides; correct the source's address", own)
+	case known != "" && info.ID != known:
+		refusal.Permanent = true
+		return info.ID, own, refusal, &ClusterChangedError{Want: known, Got: info.ID}
+	}
+	d.cluster = info.ID
+	return info.ID, own, refusal, nil
+}
+
+// ClusterChangedError: the source's address leads to another cluster than before (F-33). Nothing was fetched from it.
+type ClusterChangedError struct{ Want, Got string }
+
+func (e *ClusterChangedError) Error() string {
+	return fmt.Sprintf("source cluster id %s != %s: the source's address leads to another cluster; correct the address, nothing was fetched from it", e.Want, e.Got)
+}
+
+// recorded looks up what the source recorded for mirrors out of our cluster, and which partitions must not be started now: the source mirrors them from us.
+func (d *desk) recorded(ctx context.Context, own string, tps []TopicPartition) (map[TopicPartition]statemachine.LastMirrorEpoch, map[TopicPartition]string, error) {
+	reader, ok := d.m.cfg.Source.(LastMirrorEpochReader)
+	if !ok || len(tps) == 0 {
+		return nil, nil, nil
+	}
+	found, err := reader.LastMirrorEpochs(ctx, own, tps)
+	if errors.Is(err, ErrUnsupported) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking up the last mirror epoch at the source: %w", err)
+	}
+	mirrors, err := reader.MirrorsOf(ctx, tps)
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking up the source's own mirrors: %w", err)
+	}
+	refused := map[TopicPartition]string{}
+	for _, s := range mirrors {
+		if s.SourceClusterID == own && s.State != statemachine.Stopped {
+			refused[s.Partition] = fmt.Sprintf("detected mirror loop for mirror: %s: the source mirrors %s-%d from this cluster and is %s there; stop that mirror first",
+				s.Mirror, s.Partition.Topic, s.Partition.Partition, s.State)
+		}
+	}
+	return found, refused, nil
+}
+
+// view puts together what is known of one partition.
+func view(tp TopicPartition, cluster string, t *SourceTopic, offsets map[TopicPartition]SourceOffsets) (SourceView, error) {
+	v := blankView()
+	v.ClusterID = cluster
+	if t == nil {
+		return v, &SourceError{Code: SourceUnknownTopic, Operation: "metadata", Partition: tp, Err: ErrUnknownTopic, Advice: "the topic is missing at the source"}
+	}
+	if t.Err != nil {
+		return v, t.Err
+	}
+	v.TopicID = t.ID
+	for _, p := range t.Leaders {
+		if p.Partition != tp.Partition {
+			continue
+		}
+		if p.Err != nil && p.Leader < 0 {
+			return v, p.Err
+		}
+		v.LeaderID, v.LeaderEpoch = p.Leader, p.LeaderEpoch
+		o, ok := offsets[tp]
+		if !ok {
+			return v, &SourceError{Code: SourceOther, Operation: "list offsets", Partition: tp, Err: errors.New("no answer for this partition")}
+		}
+		if o.Err != nil {
+			return v, o.Err
+		}
+		v.LogStart, v.HighWatermark = o.LogStart, o.HighWatermark
+		return v, nil
+	}
+	return v, &SourceError{Code: SourceUnknownTopic, Operation: "metadata", Partition: tp, Err: errors.New("no such partition at the source"),
+		Advice: "partition counts differ"}
+}
+
+// refresh looks at the source's metadata once: identity, leaders, missing topics, new partitions. It names no partition, so it costs the same for many.
+func (d *desk) refresh(ctx context.Context, missed map[string]int) {
+	ctx, stop := context.WithTimeout(ctx, d.m.cfg.CallBound)
+	defer stop()
+	cluster, _, refusal, err := d.clusters(ctx)
+	runners := d.m.memberRunners()
+	if len(runners) == 0 {
+		return
+	}
+	if err != nil {
+		if refusal.Permanent {
+			for _, r := range runners {
+				r.send(partition.Event{Kind: partition.FailPartition, Err: err, NonRetryable: true})
+			}
+		}
+		return
+	}
+	names := d.m.memberTopics()
+	topics, err := d.m.cfg.Source.Topics(ctx, names...)
+	if err != nil {
+		return
+	}
+	byName := map[string]*SourceTopic{}
+	for i := range topics {
+		byName[topics[i].Name] = &topics[i]
+	}
+	for _, name := range names {
+		t := byName[name]
+		if t == nil {
+			missed[name]++
+		} else {
+			delete(missed, name)
+			if t.Err == nil {
+				d.m.sourceTopic(t)
+			}
+		}
+	}
+	var stuck []*runner
+	for _, r := range runners {
+		t := byName[r.tp.Topic]
+		if t == nil {
+			if missed[r.tp.Topic] == 2 { // one look may be a mistake
+				r.send(partition.Event{Kind: partition.FailPartition, NonRetryable: true,
+					Err: errors.New("the source topic is deleted; the copy is kept: stop the topic to use it, or delete it here and start again")})
+			}
+			continue
+		}
+		if t.Err != nil {
+			continue
+		}
+		for _, p := range t.Leaders {
+			if p.Partition != r.tp.Partition || p.Leader < 0 {
+				continue
+			}
+			r.seenMu.Lock()
+			seen := r.seen
+			r.seenMu.Unlock()
+			if seen.ClusterID != "" && (seen.LeaderID != p.Leader || seen.LeaderEpoch != p.LeaderEpoch && p.LeaderEpoch >= 0 || seen.TopicID != t.ID) {
+				seen.ClusterID, seen.LeaderID, seen.LeaderEpoch, seen.TopicID = cluster, p.Leader, p.LeaderEpoch, t.ID
+				seen.LogStart, seen.HighWatermark = Unknown, Unknown
+				r.tell(partition.Event{Kind: partition.SourceChanged, Source: seen})
+			}
+		}
+		if r.standsStill() {
+			stuck = append(stuck, r)
+		}
+	}
+	d.watchdog(ctx, stuck)
+}
+
+// standsStill says that the partition should be copied but nothing has fetched it for too long.
+func (r *runner) standsStill() bool {
+	r.coreMu.Lock()
+	st := r.core.Status()
+	r.coreMu.Unlock()
+	if st.Record.State != statemachine.Mirroring || st.Want != statemachine.WantMirroring {
+		return false
+	}
+	r.seenMu.Lock()
+	moved := r.moved
+	r.seenMu.Unlock()
+	return time.Since(moved) > r.m.cfg.WatchdogAfter && r.m.link.stuck(r.tp, r.m.cfg.WatchdogAfter)
+}
+
+// watchdog fails partitions that stand still although the source is ahead (F-74), so that they are tried again and are not shown as mirroring meanwhile.
+func (d *desk) watchdog(ctx context.Context, stuck []*runner) {
+	if len(stuck) == 0 {
+		return
+	}
+	tps := make([]TopicPartition, len(stuck))
+	for i, r := range stuck {
+		tps[i] = r.tp
+	}
+	offsets, err := d.m.cfg.Source.Offsets(ctx, tps)
+	if err != nil {
+		return
+	}
+	for _, r := range stuck {
+		o, ok := offsets[r.tp]
+		if !ok || o.Err != nil || o.HighWatermark <= r.log.End() {
+			continue
+		}
+		r.seenMu.Lock()
+		since := time.Since(r.moved).Round(time.Second)
+		r.moved = time.Now()
+		r.seenMu.Unlock()
+		r.send(partition.Event{Kind: partition.FailPartition,
+			Err: fmt.Errorf("no progress for %s while the source is ahead: source end %d, mirror end %d; starting it again", since, o.HighWatermark, r.log.End())})
+	}
+}

@@ -1,0 +1,464 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/partition"
+)
+
+// link is everything that fetches: for each source broker one (or FetchersPerBroker) brokerLink, each with its own Fetcher, hence its own connection and fetch session.
+type link struct {
+	m *Mirror
+
+	mu      sync.Mutex
+	brokers map[brokerKey]*brokerLink
+	wants   map[TopicPartition]*want
+}
+
+type brokerKey struct {
+	broker int32
+	n      int
+}
+
+// want is one partition that is to be fetched.
+type want struct {
+	r       *runner
+	on      *brokerLink
+	token   partition.Token
+	at      FetchPosition
+	state   wantState
+	failing bool // the last answer was an error
+	timer   *time.Timer
+	since   time.Time // of the state
+}
+
+type wantState uint8
+
+const (
+	wantWaiting wantState = iota // backing off
+	wantReady                    // in the fetch session
+	wantBusy                     // its answer is being worked on
+)
+
+// brokerLink is one Fetcher and the goroutine that drives it.
+type brokerLink struct {
+	l    *link
+	key  brokerKey
+	wake chan struct{} // capacity 1
+
+	// Under link.mu.
+	changed  []TopicPartition // to Want or Forget before the next fetch
+	ready    int
+	busy     int
+	lastOK   time.Time
+	trouble  bool
+	notUntil time.Time // no new connection before
+	failures int
+}
+
+func newLink(m *Mirror) *link {
+	return &link{m: m, brokers: map[brokerKey]*brokerLink{}, wants: map[TopicPartition]*want{}}
+}
+
+// laggardBound is how long a fetcher waits for the partitions of one reply before it goes on without those that are not done (F-75).
+const laggardBound = 20 * time.Millisecond
+
+// want carries out AddFetcher and Continue.
+func (l *link) want(r *runner, e partition.Effect) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.wants[r.tp]
+	if e.Kind == partition.AddFetcher {
+		if w != nil {
+			l.drop(w)
+		}
+		r.seenMu.Lock()
+		leader, id := r.seen.LeaderID, r.seen.TopicID
+		r.seenMu.Unlock()
+		w = &want{r: r, on: l.broker(leader, r.tp), state: wantWaiting}
+		w.at = FetchPosition{TopicPartition: r.tp, TopicID: id, LeaderEpoch: e.Epoch}
+		l.wants[r.tp] = w
+	} else if w == nil {
+		return // removed meanwhile; the core knows
+	}
+	w.token = e.Token
+	w.at.Offset, w.at.LastEpoch, w.at.LogStart = e.Offset, e.LastEpoch, r.log.Start()
+	l.set(w, wantWaiting)
+	if e.Bound <= 0 {
+		l.makeReady(w)
+		return
+	}
+	token := e.Token
+	w.timer = time.AfterFunc(e.Bound, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.wants[r.tp] == w && w.token == token && w.state == wantWaiting {
+			l.makeReady(w)
+		}
+	})
+}
+
+func (l *link) set(w *want, s wantState) {
+	switch w.state {
+	case wantReady:
+		w.on.ready--
+	case wantBusy:
+		w.on.busy--
+	}
+	switch s {
+	case wantReady:
+		w.on.ready++
+	case wantBusy:
+		w.on.busy++
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+	w.state, w.since = s, time.Now()
+}
+
+func (l *link) makeReady(w *want) {
+	l.set(w, wantReady)
+	w.on.changed = append(w.on.changed, w.r.tp)
+	w.on.poke()
+}
+
+func (b *brokerLink) poke() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// remove carries out RemoveFetcher.
+func (l *link) remove(tp TopicPartition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.wants[tp]; w != nil {
+		l.drop(w)
+	}
+}
+
+func (l *link) drop(w *want) {
+	l.set(w, wantWaiting)
+	delete(l.wants, w.r.tp)
+	w.on.changed = append(w.on.changed, w.r.tp)
+	w.on.poke()
+}
+
+// broker returns the brokerLink for a partition led by that broker, starting it if need be.
+func (l *link) broker(id int32, tp TopicPartition) *brokerLink {
+	n := 0
+	if l.m.cfg.FetchersPerBroker > 1 {
+		h := fnv.New32a()
+		fmt.Fprintf(h, "%s/%d", tp.Topic, tp.Partition)
+		n = int(h.Sum32() % uint32(l.m.cfg.FetchersPerBroker))
+	}
+	key := brokerKey{id, n}
+	b := l.brokers[key]
+	if b == nil {
+		b = &brokerLink{l: l, key: key, wake: make(chan struct{}, 1)}
+		l.brokers[key] = b
+		l.m.spawn(b.run)
+	}
+	return b
+}
+
+// healthy says whether a partition is being fetched without trouble, and when its broker last answered.
+func (l *link) healthy(tp TopicPartition) (bool, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.wants[tp]
+	if w == nil || w.failing || w.on.trouble || w.on.lastOK.IsZero() {
+		return false, time.Time{}
+	}
+	return time.Since(w.on.lastOK) < l.m.fetchWait()+l.m.cfg.CallBound, w.on.lastOK
+}
+
+// stuck says that a partition that should be fetched has no fetcher, or one that has not come back from its last answer for that long (F-74).
+func (l *link) stuck(tp TopicPartition, after time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.wants[tp]
+	return w == nil || w.state == wantBusy && time.Since(w.since) > after
+}
+
+// idleLimit is how long a fetcher without partitions keeps its connection.
+const idleLimit = time.Minute
+
+func (b *brokerLink) run() {
+	var f Fetcher
+	defer func() {
+		if f != nil {
+			f.Close()
+		}
+	}()
+	ctx := b.l.m.ctx
+	inSession := map[TopicPartition]bool{}
+	for {
+		if ctx.Err() != nil {
+			return
+		}
+		// What changed since the last fetch.
+		b.l.mu.Lock()
+		changed := b.changed
+		b.changed = nil
+		positions := make([]FetchPosition, 0, len(changed))
+		for _, tp := range changed {
+			w := b.l.wants[tp]
+			if w != nil && w.on == b && w.state == wantReady {
+				positions = append(positions, w.at)
+				continue
+			}
+			positions = append(positions, FetchPosition{TopicPartition: tp, Offset: Unknown})
+		}
+		ready, wait := b.ready, time.Until(b.notUntil)
+		if ready == 0 && len(changed) == 0 && b.busy == 0 && len(inSession) == 0 && !b.used() {
+			// Nothing for this broker: wait, and give the connection up after a while.
+			b.l.mu.Unlock()
+			select {
+			case <-ctx.Done():
+				return
+			case <-b.wake:
+			case <-time.After(idleLimit):
+				b.l.mu.Lock()
+				if !b.used() && len(b.changed) == 0 {
+					delete(b.l.brokers, b.key)
+					b.l.mu.Unlock()
+					return
+				}
+				b.l.mu.Unlock()
+			}
+			continue
+		}
+		b.l.mu.Unlock()
+
+		for _, at := range positions {
+			if at.Offset == Unknown {
+				delete(inSession, at.TopicPartition)
+				if f != nil {
+					f.Forget(at.TopicPartition)
+				}
+				continue
+			}
+			inSession[at.TopicPartition] = true
+			if f != nil {
+				f.Want(at)
+			}
+		}
+		if ready == 0 {
+			select {
+			case <-ctx.Done():
+			case <-b.wake:
+			}
+			continue
+		}
+		if f == nil {
+			if wait > 0 {
+				select {
+				case <-ctx.Done():
+				case <-time.After(wait):
+				}
+				continue
+			}
+			var err error
+			if f, err = b.open(ctx); err != nil {
+				f = nil
+				b.failed(err)
+				continue
+			}
+			b.l.mu.Lock()
+			for tp, w := range b.l.wants {
+				if w.on == b && w.state == wantReady {
+					f.Want(w.at)
+					inSession[tp] = true
+				}
+			}
+			b.l.mu.Unlock()
+		}
+
+		callCtx, stop := context.WithTimeout(ctx, b.l.m.fetchWait()+b.l.m.cfg.CallBound)
+		reply, err := f.Fetch(callCtx)
+		stop()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			f.Close()
+			f = nil
+			clear(inSession)
+			b.failed(err)
+			continue
+		}
+		b.answered()
+		if b.dispatch(reply) {
+			b.awaitLaggards(ctx)
+			// Who is still at work leaves the session until it comes back, so that its old position is not fetched again.
+			b.l.mu.Lock()
+			for i := range reply {
+				tp := reply[i].TopicPartition
+				if w := b.l.wants[tp]; w == nil || w.on != b || w.state != wantReady {
+					f.Forget(tp)
+					delete(inSession, tp)
+				}
+			}
+			b.l.mu.Unlock()
+		}
+	}
+}
+
+// used says whether any partition belongs here. Under link.mu.
+func (b *brokerLink) used() bool {
+	for _, w := range b.l.wants {
+		if w.on == b {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *brokerLink) open(ctx context.Context) (Fetcher, error) {
+	ctx, stop := context.WithTimeout(ctx, b.l.m.cfg.CallBound)
+	defer stop()
+	if b.key.broker < 0 {
+		return nil, &SourceError{Code: SourceNotLeader, Operation: "fetch", Err: errors.New("no leader at the source")}
+	}
+	return b.l.m.cfg.Source.OpenFetcher(ctx, b.key.broker, b.l.m.cfg.Fetch)
+}
+
+// failed answers every partition of this broker with the connection's error. The connection is not opened again before its own back-off.
+func (b *brokerLink) failed(err error) {
+	b.l.mu.Lock()
+	b.failures = min(b.failures+1, 6)
+	b.notUntil = time.Now().Add(b.l.m.cfg.FetchBackoff << (b.failures - 1))
+	first := !b.trouble
+	b.trouble = true
+	var hit []*want
+	for _, w := range b.l.wants {
+		if w.on == b && w.state == wantReady {
+			b.l.set(w, wantBusy)
+			w.failing = true
+			hit = append(hit, w)
+		}
+	}
+	b.l.mu.Unlock()
+	if first {
+		b.l.m.emit(SourceTrouble{EventMeta: b.l.m.meta(TopicPartition{Partition: Unknown}), Broker: b.key.broker, Err: err})
+	}
+	for _, w := range hit {
+		b.l.mu.Lock()
+		token, at := w.token, w.at
+		b.l.mu.Unlock()
+		w.r.send(partition.Event{Kind: partition.Fetched, Token: token, Fetch: partition.Fetch{
+			Code: fetchCode(err), Err: err, Offset: at.Offset, LeaderEpoch: at.LeaderEpoch, HighWatermark: Unknown, LastStable: Unknown, LogStart: Unknown,
+			LeaderID: Unknown, CurrentEpoch: Unknown,
+		}})
+	}
+}
+
+func (b *brokerLink) answered() {
+	b.l.mu.Lock()
+	b.lastOK = time.Now()
+	again := b.trouble
+	b.trouble, b.failures = false, 0
+	b.notUntil = time.Time{}
+	b.l.mu.Unlock()
+	if again {
+		b.l.m.emit(SourceTrouble{EventMeta: b.l.m.meta(TopicPartition{Partition: Unknown}), Broker: b.key.broker})
+	}
+}
+
+// dispatch hands each partition of a reply to its runner; false: nobody wanted any.
+func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
+	any := false
+	for i := range reply {
+		p := &reply[i]
+		b.l.mu.Lock()
+		w := b.l.wants[p.TopicPartition]
+		if w == nil || w.on != b || w.state != wantReady || w.at.Offset != p.Offset || w.at.LeaderEpoch != p.LeaderEpoch {
+			b.l.mu.Unlock()
+			continue // an answer to an old question
+		}
+		b.l.set(w, wantBusy)
+		w.failing = p.Err != nil
+		f := partition.Fetch{
+			Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, HighWatermark: p.HighWatermark, LastStable: p.LastStable, LogStart: p.LogStart,
+			LeaderID: Unknown, CurrentEpoch: Unknown, Records: p.Records,
+		}
+		if len(p.Records) > 0 {
+			if h, n, err := batch.Next(p.Records); errors.Is(err, batch.ErrCut) && h.Length > 0 {
+				f.CutBatch = int32(min(n, 1<<30))
+				w.at.MaxBytes = max(w.at.MaxBytes, f.CutBatch)
+			}
+		}
+		token := w.token
+		b.l.mu.Unlock()
+		any = true
+		if p.CurrentLeader != nil {
+			f.LeaderID, f.CurrentEpoch = p.CurrentLeader.Leader, p.CurrentLeader.LeaderEpoch
+		}
+		if p.Err != nil {
+			f.Err, f.Code = p.Err, fetchCode(p.Err)
+		}
+		if p.Diverging != nil {
+			f.Code, f.DivergingEpoch, f.DivergingEnd = partition.FetchDiverging, p.Diverging.Epoch, p.Diverging.End
+		}
+		w.r.send(partition.Event{Kind: partition.Fetched, Token: token, Fetch: f})
+	}
+	return any
+}
+
+// awaitLaggards waits until no partition of this broker is at work, but not longer than laggardBound.
+func (b *brokerLink) awaitLaggards(ctx context.Context) {
+	var bound <-chan time.Time
+	for {
+		b.l.mu.Lock()
+		busy := b.busy
+		b.l.mu.Unlock()
+		if busy == 0 {
+			return
+		}
+		if bound == nil {
+			t := time.NewTimer(laggardBound)
+			defer t.Stop()
+			bound = t.C
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-bound:
+			return
+		case <-b.wake:
+		}
+	}
+}
+
+// fetchCode is what a source's error means to the core.
+func fetchCode(err error) partition.FetchCode {
+	var s *SourceError
+	if !errors.As(err, &s) {
+		return partition.FetchRetry
+	}
+	switch s.Code {
+	case SourceDenied, SourceAuthentication:
+		return partition.FetchDenied
+	case SourceNotLeader:
+		return partition.FetchNotLeader
+	case SourceFencedEpoch:
+		return partition.FetchFencedEpoch
+	case SourceOffsetRange:
+		return partition.FetchOffsetOutOfRange
+	case SourceTopicIDChanged:
+		return partition.FetchTopicID
+	case SourceUnsupported:
+		return partition.FetchUnsupported
+	}
+	return partition.FetchRetry
+}

@@ -1,0 +1,605 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/partition"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// Mirror runs one mirror: any number of topics from one Source into one Destination. It only carries out the desired state that its Control holds; verbs
+// are on Admin. It never fails over by itself: it offers facts (Status, events) and waits for a person or the caller's code.
+//
+// All methods are safe for concurrent use.
+type Mirror struct {
+	cfg     Config
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	running sync.WaitGroup
+	session statemachine.Session
+	admin   *Admin
+	opened  time.Time
+
+	persister persister
+	raiser    raiser
+	desk      desk
+	link      *link
+	asks      semaphore
+	kick      chan struct{} // capacity 1: reconcile now
+
+	mu     sync.Mutex
+	topics map[string]*topicRun
+	loaded map[statemachine.Key]statemachine.Entry // what the store held when the session began
+	fenced error
+
+	changeMu sync.Mutex
+	change   chan struct{} // closed at the next change of any partition's state
+
+	eventMu sync.Mutex
+}
+
+// topicRun is one topic of the mirror in this process.
+type topicRun struct {
+	name       string
+	id         TopicID // the destination's; zero while the topic does not exist there
+	wish       TopicWish
+	partitions []*runner
+	source     *SourceTopic // as last seen
+	err        error        // why there are no runners, or why they cannot go on
+	tries      int
+	notBefore  time.Time
+	busy       bool // being provisioned
+}
+
+// Open starts a mirror: it opens the state store under cfg.Owner (fencing whoever had it), loads the recorded states and goes on where they say.
+// It needs the store and the destination; the source may be dead. Stop it with Close.
+func Open(ctx context.Context, cfg Config) (*Mirror, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	m := &Mirror{
+		cfg: cfg, topics: map[string]*topicRun{}, loaded: map[statemachine.Key]statemachine.Entry{}, change: make(chan struct{}),
+		kick: make(chan struct{}, 1), asks: make(semaphore, 32), opened: time.Now(),
+	}
+	m.admin = newAdmin(&m.cfg)
+	m.persister = persister{m: m, q: newGathering[persistItem]()}
+	m.raiser = raiser{m: m, q: newGathering[raiseItem]()}
+	m.desk = desk{m: m, q: newGathering[deskItem]()}
+	m.link = newLink(m)
+	openCtx, stop := context.WithTimeout(ctx, cfg.CallBound)
+	defer stop()
+	session, err := cfg.Store.Open(openCtx, cfg.Owner)
+	if err != nil {
+		return nil, fmt.Errorf("mirror %s: opening the state store as %q: %w", cfg.Name, cfg.Owner, err)
+	}
+	m.session = session
+	if err := session.Load(openCtx, func(e statemachine.Entry) error {
+		m.loaded[e.Key] = e
+		return nil
+	}); err != nil {
+		return nil, errors.Join(fmt.Errorf("mirror %s: loading states: %w", cfg.Name, err), session.Close())
+	}
+	m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	m.spawn(m.persister.run)
+	m.spawn(m.raiser.run)
+	m.spawn(m.desk.run)
+	m.spawn(m.reconcileLoop)
+	m.spawn(m.refreshLoop)
+	return m, nil
+}
+
+// Admin has the verbs: Start, Stop, Pause, Resume …
+func (m *Mirror) Admin() *Admin { return m.admin }
+
+// spawn runs f in a goroutine that Close waits for.
+func (m *Mirror) spawn(f func()) {
+	m.running.Add(1)
+	go func() {
+		defer m.running.Done()
+		f()
+	}()
+}
+
+// ErrClosed is the cause of calls that end because the Mirror was closed.
+var ErrClosed = errors.New("mirror: closed")
+
+// Close stops the mirror: nothing more is fetched or written. It changes no state, so the next Open goes on where this one ended. It waits for calls that are
+// under way in Logs and stores, at most CallBound; it waits for no source. Safe to call twice.
+func (m *Mirror) Close() error {
+	m.cancel(ErrClosed)
+	m.mu.Lock()
+	var all []*runner
+	for _, t := range m.topics {
+		all = append(all, t.partitions...)
+	}
+	m.mu.Unlock()
+	for _, r := range all {
+		r.close()
+	}
+	done := make(chan struct{})
+	go func() {
+		m.running.Wait()
+		close(done)
+	}()
+	bound := time.NewTimer(m.cfg.CallBound)
+	defer bound.Stop()
+	var err error
+	select {
+	case <-done:
+	case <-bound.C:
+		err = fmt.Errorf("mirror %s: closed, but a call into a log, store or source did not return within %s of its context's end", m.cfg.Name, m.cfg.CallBound)
+	}
+	return errors.Join(err, m.session.Close())
+}
+
+func (m *Mirror) key(r *runner) statemachine.Key {
+	return statemachine.Key{Mirror: m.cfg.Name, TopicID: r.topic.id, Partition: r.tp.Partition}
+}
+
+func (m *Mirror) fetchWait() time.Duration {
+	if m.cfg.Fetch.MaxWait > 0 {
+		return m.cfg.Fetch.MaxWait
+	}
+	return 500 * time.Millisecond
+}
+
+// reconcileLoop brings what runs in line with what is desired, at each change of the desired state.
+func (m *Mirror) reconcileLoop() {
+	for {
+		changed := m.cfg.Control.Changed()
+		err := m.reconcile()
+		var again <-chan time.Time
+		if err != nil {
+			again = time.After(time.Second)
+		} else if wait := m.nextProvision(); wait >= 0 {
+			again = time.After(wait)
+		}
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-changed:
+		case <-m.kick:
+		case <-again:
+		}
+	}
+}
+
+func (m *Mirror) poke() {
+	select {
+	case m.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (m *Mirror) reconcile() error {
+	ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
+	defer stop()
+	state, err := m.cfg.Control.Read(ctx)
+	if err != nil {
+		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Partition: Unknown}), Err: fmt.Errorf("reading the desired state: %w", err)})
+		return err
+	}
+	wanted := map[string]bool{}
+	for _, w := range state.Topics {
+		name, _, err := statemachine.ParseMirrorNameValue(w.MirrorName)
+		if err != nil || name != m.cfg.Name {
+			continue
+		}
+		wanted[w.Topic] = true
+		m.mu.Lock()
+		t := m.topics[w.Topic]
+		if t == nil {
+			t = &topicRun{name: w.Topic}
+			m.topics[w.Topic] = t
+		}
+		changed := t.wish.MirrorName != w.MirrorName || !slices.Equal(t.wish.Consents, w.Consents)
+		if changed {
+			t.tries, t.notBefore = 0, time.Time{}
+		}
+		t.wish = w
+		runners := slices.Clone(t.partitions)
+		provision := len(runners) == 0 && !t.busy && !time.Now().Before(t.notBefore)
+		if provision {
+			t.busy = true
+		}
+		m.mu.Unlock()
+		if changed {
+			for _, r := range runners {
+				r.send(wishEvent(w))
+			}
+		}
+		if provision {
+			m.spawn(func() { m.provision(t) })
+		}
+	}
+	m.mu.Lock()
+	var gone []*runner
+	for name, t := range m.topics {
+		if !wanted[name] && !t.busy {
+			gone = append(gone, t.partitions...)
+			delete(m.topics, name)
+		}
+	}
+	m.mu.Unlock()
+	for _, r := range gone {
+		r.close()
+	}
+	return nil
+}
+
+func wishEvent(w TopicWish) partition.Event {
+	_, want, _ := statemachine.ParseMirrorNameValue(w.MirrorName)
+	ev := partition.Event{Kind: partition.Wish, Want: want}
+	for _, c := range w.Consents {
+		ev.Consents = append(ev.Consents, partition.Consent(c))
+	}
+	return ev
+}
+
+// nextProvision is how long until a topic that could not be set up is tried again; negative: none waits.
+func (m *Mirror) nextProvision() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wait := time.Duration(-1)
+	for _, t := range m.topics {
+		if len(t.partitions) == 0 && !t.busy && !t.notBefore.IsZero() {
+			if d := max(0, time.Until(t.notBefore)); wait < 0 || d < wait {
+				wait = d
+			}
+		}
+	}
+	return wait
+}
+
+// provision finds or creates the destination's topic and starts its partitions. Only a topic that does not exist yet needs the source.
+func (m *Mirror) provision(t *topicRun) {
+	err := m.setUp(t)
+	m.mu.Lock()
+	t.busy = false
+	same := (err == nil) == (t.err == nil) && (err == nil || err.Error() == t.err.Error())
+	t.err = err
+	if err != nil {
+		t.tries++
+		t.notBefore = time.Now().Add(m.cfg.Retry.Delay(int16(min(t.tries, 1000)), 0.5))
+	} else {
+		t.tries, t.notBefore = 0, time.Time{}
+	}
+	m.mu.Unlock()
+	if !same {
+		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Topic: t.name, Partition: Unknown}), Err: err})
+	}
+	m.stateChanged()
+	m.poke()
+}
+
+func (m *Mirror) setUp(t *topicRun) error {
+	ctx, stop := context.WithTimeout(m.ctx, 2*m.cfg.CallBound)
+	defer stop()
+	m.mu.Lock()
+	wish := t.wish
+	m.mu.Unlock()
+	_, want, _ := statemachine.ParseMirrorNameValue(wish.MirrorName)
+	have, err := m.cfg.Destination.Topic(ctx, t.name)
+	if errors.Is(err, ErrUnknownTopic) {
+		if want == statemachine.WantStopped {
+			return fmt.Errorf("%w at the destination: it was stopped before it was created, so there is nothing to open", ErrUnknownTopic)
+		}
+		_, _, _, err := m.desk.clusters(ctx)
+		if err != nil {
+			return err
+		}
+		found, err := m.cfg.Source.Topics(ctx, t.name)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(found, func(s SourceTopic) bool { return s.Name == t.name })
+		if i < 0 {
+			return &SourceError{Code: SourceUnknownTopic, Operation: "metadata", Err: fmt.Errorf("%w %q", ErrUnknownTopic, t.name),
+				Advice: "check the name, and that the user may describe the topic"}
+		}
+		if found[i].Err != nil {
+			return found[i].Err
+		}
+		m.mu.Lock()
+		t.source = &found[i]
+		m.mu.Unlock()
+		have, err = m.cfg.Destination.CreateTopic(ctx, TopicSpec{Name: t.name, Partitions: found[i].Partitions, SourceID: found[i].ID})
+		if err != nil && !errors.Is(err, ErrTopicExists) {
+			return fmt.Errorf("creating topic %s at the destination: %w", t.name, err)
+		}
+	} else if err != nil {
+		return fmt.Errorf("looking up topic %s at the destination: %w", t.name, err)
+	}
+	return m.startPartitions(ctx, t, have)
+}
+
+// startPartitions makes runners for the partitions that have none.
+func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) error {
+	m.mu.Lock()
+	t.id = have.ID
+	first := int32(len(t.partitions))
+	m.mu.Unlock()
+	var fresh []*runner
+	for p := first; p < have.Partitions; p++ {
+		tp := TopicPartition{t.name, p}
+		log, err := m.cfg.Destination.OpenLog(ctx, tp)
+		if err != nil {
+			return fmt.Errorf("opening the log of %s-%d: %w", t.name, p, err)
+		}
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%s/%d", t.name, p)
+		fresh = append(fresh, newRunner(m, t, tp, log, h.Sum64()))
+	}
+	m.mu.Lock()
+	t.partitions = append(t.partitions, fresh...)
+	wish := t.wish
+	m.mu.Unlock()
+	for _, r := range fresh {
+		if m.ctx.Err() != nil {
+			return m.ctx.Err()
+		}
+		v := r.view()
+		owner, epoch, err := r.log.Owner(ctx)
+		if err == nil {
+			v.Owner, v.LeaderEpoch = partition.Ownership(owner), epoch
+		}
+		ev := partition.Event{Kind: partition.Loaded, Record: statemachine.NewPartitionState(), Log: v}
+		if e, ok := m.loaded[m.key(r)]; ok {
+			ev.Record, ev.LME = e.State, e.LME
+		}
+		r.send(ev)
+		r.send(wishEvent(wish))
+	}
+	return nil
+}
+
+// sourceTopic takes what a refresh saw: partitions that the source has gained are added from offset 0 (F-68).
+func (m *Mirror) sourceTopic(s *SourceTopic) {
+	m.mu.Lock()
+	t := m.topics[s.Name]
+	if t == nil || t.busy || len(t.partitions) == 0 {
+		m.mu.Unlock()
+		return
+	}
+	t.source = s
+	have := int32(len(t.partitions))
+	_, want, _ := statemachine.ParseMirrorNameValue(t.wish.MirrorName)
+	m.mu.Unlock()
+	switch {
+	case want != statemachine.WantMirroring || s.Partitions == have:
+		m.topicError(t, nil)
+	case s.Partitions < have:
+		m.topicError(t, fmt.Errorf("partition counts differ: %d at the source, %d at the destination; a mirror never removes partitions", s.Partitions, have))
+	default:
+		ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
+		defer stop()
+		grown, err := m.cfg.Destination.GrowTopic(ctx, s.Name, s.Partitions)
+		if err == nil {
+			err = m.startPartitions(ctx, t, grown)
+		}
+		if err != nil {
+			err = fmt.Errorf("growing the topic from %d to %d partitions: %w", have, s.Partitions, err)
+		}
+		m.topicError(t, err)
+	}
+}
+
+func (m *Mirror) topicError(t *topicRun, err error) {
+	m.mu.Lock()
+	same := (err == nil) == (t.err == nil) && (err == nil || err.Error() == t.err.Error())
+	t.err = err
+	m.mu.Unlock()
+	if !same {
+		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Topic: t.name, Partition: Unknown}), Err: err})
+	}
+}
+
+func (m *Mirror) refreshLoop() {
+	missed := map[string]int{}
+	tick := time.NewTicker(m.cfg.RefreshInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-tick.C:
+			m.desk.refresh(m.ctx, missed)
+		}
+	}
+}
+
+// memberTopics lists the topics that take part in refreshes: those that are wanted and not stopped.
+func (m *Mirror) memberTopics() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for name, t := range m.topics {
+		if _, want, _ := statemachine.ParseMirrorNameValue(t.wish.MirrorName); want != statemachine.WantStopped {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (m *Mirror) memberRunners() []*runner {
+	names := m.memberTopics()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var rs []*runner
+	for _, name := range names {
+		if t := m.topics[name]; t != nil {
+			rs = append(rs, t.partitions...)
+		}
+	}
+	return rs
+}
+
+// consentUsed takes the consents of one partition out of the desired state.
+func (m *Mirror) consentUsed(tp TopicPartition) {
+	m.spawn(func() {
+		ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
+		defer stop()
+		err := m.cfg.Control.Update(ctx, func(s *ControlState) error {
+			s.UseConsents(tp)
+			return nil
+		})
+		if err != nil && m.ctx.Err() == nil {
+			m.emit(TopicTrouble{EventMeta: m.meta(tp), Err: fmt.Errorf("a used consent could not be removed; it covers one episode only and does no harm: %w", err)})
+		}
+	})
+}
+
+// halted: the state store or the log says that somebody else has this partition.
+func (m *Mirror) halted(r *runner) {
+	m.mu.Lock()
+	m.fenced = fmt.Errorf("%s-%d: %w", r.tp.Topic, r.tp.Partition, ErrFenced)
+	err := m.fenced
+	m.mu.Unlock()
+	r.close()
+	m.emit(Fenced{EventMeta: m.meta(r.tp), Err: err})
+	m.stateChanged()
+}
+
+// stateChanged wakes whoever waits for states.
+func (m *Mirror) stateChanged() {
+	m.changeMu.Lock()
+	close(m.change)
+	m.change = make(chan struct{})
+	m.changeMu.Unlock()
+}
+
+// changed is closed at the next change of any partition's state.
+func (m *Mirror) changed() <-chan struct{} {
+	m.changeMu.Lock()
+	defer m.changeMu.Unlock()
+	return m.change
+}
+
+func (m *Mirror) meta(tp TopicPartition) EventMeta {
+	return EventMeta{Time: time.Now(), Mirror: m.cfg.Name, Topic: tp.Topic, Partition: tp.Partition}
+}
+
+func (m *Mirror) emit(e Event) {
+	m.eventMu.Lock()
+	defer m.eventMu.Unlock()
+	m.cfg.Logger.Log(m.ctx, e.Level(), e.String(), "mirror", e.Where().Mirror, "topic", e.Where().Topic, "partition", e.Where().Partition)
+	if m.cfg.OnEvent != nil {
+		m.cfg.OnEvent(e)
+	}
+}
+
+// emitNote turns a note of a core into an event.
+func (m *Mirror) emitNote(tp TopicPartition, n partition.Note) {
+	meta := m.meta(tp)
+	switch n.Kind {
+	case partition.StateChanged:
+		m.emit(StateChanged{meta, n.From, n.To, n.Message, n.NonRetryable})
+		m.stateChanged()
+	case partition.RecordsDropped:
+		m.emit(RecordsDropped{meta, n.Truncated.From, n.Truncated.To, n.Truncated.Reason})
+	case partition.RecordsLost:
+		m.emit(RecordsLost{meta, n.RangeFrom, n.RangeTo, n.Message})
+	case partition.Retrying:
+		m.emit(RetryScheduled{meta, n.Attempt, n.After, n.Message})
+	case partition.Refetched:
+		m.emit(BatchRefetched{meta, n.Message})
+	case partition.EpochRaised:
+		m.emit(EpochRaised{meta, n.Epoch})
+	case partition.StartRaised:
+		m.emit(StartRaised{meta, n.Offset})
+	case partition.NothingLeft:
+		m.emit(NothingLeft{meta, n.Offset, n.RangeTo})
+	case partition.MarkersWritten:
+		e := MarkersWritten{EventMeta: meta, ResetAt: n.ResetAt}
+		for _, a := range n.Aborts {
+			e.Aborts = append(e.Aborts, AbortMarker(a))
+		}
+		m.emit(e)
+	case partition.LMERecorded:
+		m.emit(LastEpochRecorded{meta, n.Epoch, n.Offset})
+	case partition.LeaderMoved:
+		m.emit(LeaderMoved{meta, n.LeaderID, n.Epoch})
+	default:
+		panic(fmt.Sprintf("mirror: unknown note %d", n.Kind))
+	}
+}
+
+// Status is what the mirror knows at one moment.
+type Status struct {
+	Mirror               string
+	Taken                time.Time
+	SourceClusterID      string // "" until the source has answered once
+	DestinationClusterID string // "" until it was asked
+	Topics               []TopicStatus
+	Fenced               error // another process has taken over; this one serves nothing any more
+}
+
+// TopicStatus is one topic of a mirror.
+type TopicStatus struct {
+	Topic      string
+	MirrorName string // value of mirror.name: "m", "m.paused", "m.stopped"
+	Err        error  // the whole topic's trouble: missing at the source, partition counts differ …; nil: none
+	Partitions []PartitionStatus
+}
+
+// Status is a copy, sorted by topic and partition. It waits for nothing, least of all the source.
+func (m *Mirror) Status() Status {
+	now := time.Now()
+	m.desk.mu.Lock()
+	s := Status{Mirror: m.cfg.Name, Taken: now, SourceClusterID: m.desk.cluster, DestinationClusterID: m.desk.own}
+	m.desk.mu.Unlock()
+	m.mu.Lock()
+	s.Fenced = m.fenced
+	type pair struct {
+		t  TopicStatus
+		rs []*runner
+	}
+	var pairs []pair
+	for _, t := range m.topics {
+		pairs = append(pairs, pair{TopicStatus{Topic: t.name, MirrorName: t.wish.MirrorName, Err: t.err}, slices.Clone(t.partitions)})
+	}
+	m.mu.Unlock()
+	slices.SortFunc(pairs, func(a, b pair) int { return strings.Compare(a.t.Topic, b.t.Topic) })
+	for _, p := range pairs {
+		for _, r := range p.rs {
+			p.t.Partitions = append(p.t.Partitions, r.status(now))
+		}
+		s.Topics = append(s.Topics, p.t)
+	}
+	return s
+}
+
+// Await waits until ok says true of the status, which it is asked at every change of a state; or until ctx ends, whose error it then returns.
+func (m *Mirror) Await(ctx context.Context, ok func(Status) bool) error {
+	return m.await(ctx, 0, ok)
+}
+
+// await also asks every interval, for what is not a change of state.
+func (m *Mirror) await(ctx context.Context, interval time.Duration, ok func(Status) bool) error {
+	for {
+		changed := m.changed()
+		if ok(m.Status()) {
+			return nil
+		}
+		var tick <-chan time.Time
+		if interval > 0 {
+			tick = time.After(interval)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.ctx.Done():
+			return ErrClosed
+		case <-changed:
+		case <-tick:
+		}
+	}
+}

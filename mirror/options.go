@@ -1,0 +1,137 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/partition"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// LossPolicy is what happens when the source's log starts beyond the copy's end: records were removed before they were copied (spec decision 16).
+// The lost range is an event and stays in the status in each case.
+type LossPolicy uint8
+
+// The loss policies.
+const (
+	LossRestart LossPolicy = iota // the copy starts where the source's log now starts (KIP-1279's way, the default)
+	LossFail                      // the partition is FAILED at its end until a person decides
+	LossKeep                      // older records stay; the copy goes on behind a reported hole
+)
+
+// RetryPolicy says when failed partitions are tried again; its zero value is 1 s doubling to 300 s, without end.
+type RetryPolicy = statemachine.RetryPolicy
+
+// Config is what a Mirror is made of. Name, Source, Destination, Store and Sink must be set; zero values elsewhere are the defaults in brackets.
+type Config struct {
+	// Name of the mirror: 1–249 ASCII letters, digits, '.', '_', '-', not ending in .stopped, .paused or .removed.
+	Name string
+	// Source and Destination are the caller's: Close of the Mirror does not close them.
+	Source      Source
+	Destination Destination
+	// Store keeps partition states. Owner is the name under which it is opened; a second process that opens the same name fences this one ["mirror"].
+	Store statemachine.StateStore
+	Owner string
+	// Control holds the desired state [a new NewMemoryControl()].
+	Control Control
+	// Sink is handed records before a truncation drops them. There is no default: name Discard to drop them.
+	Sink Sink
+	// SourceClusterID pins the source; another id is refused [the first one seen].
+	SourceClusterID string
+
+	Loss  LossPolicy
+	Retry RetryPolicy
+	Fetch FetchOptions
+	// FetchersPerBroker is the number of connections per source broker [1] (mirror.num.replica.fetchers).
+	FetchersPerBroker int
+	// RefreshInterval is how often metadata of the source is looked at [30 s] (mirror.metadata.refresh.interval.ms).
+	RefreshInterval time.Duration
+	// FetchBackoff is the pause after a fetch error [1 s] (mirror.fetch.backoff.ms).
+	FetchBackoff time.Duration
+	// CallBound is the longest a single call to source, destination or store may take [10 s].
+	CallBound time.Duration
+	// ReplicaWait bounds the wait for replicas at stop [10 s]; what they do not confirm by then is cut and reported.
+	ReplicaWait time.Duration
+	// WatchdogAfter is how long a partition may stand still while the source is ahead [60 s].
+	WatchdogAfter time.Duration
+	// MaxBatch is the destination's limit for one batch in bytes [none].
+	MaxBatch int32
+	// StartFloor: the copy's log start never follows the source's above it [none].
+	StartFloor int64
+	// Seed of the jitter in retries [from the clock].
+	Seed uint64
+
+	// Logger receives every event [none].
+	Logger *slog.Logger
+	// OnEvent is called for every event, one at a time, in order. It must not block and must not call the Mirror.
+	OnEvent func(Event)
+}
+
+func (c *Config) complete() error {
+	var errs []error
+	if err := statemachine.CheckMirrorName(c.Name); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Source == nil {
+		errs = append(errs, errors.New("Source is not set"))
+	}
+	if c.Destination == nil {
+		errs = append(errs, errors.New("Destination is not set"))
+	}
+	if c.Store == nil {
+		errs = append(errs, errors.New("Store is not set: &statemachine.MemoryStore{} forgets with the process"))
+	}
+	if c.Sink == nil {
+		errs = append(errs, errors.New("Sink is not set: it is handed records before a truncation drops them; mirror.Discard drops them"))
+	}
+	if c.Loss > LossKeep {
+		errs = append(errs, fmt.Errorf("Loss %d is not a policy", c.Loss))
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		or    time.Duration
+	}{
+		{"RefreshInterval", &c.RefreshInterval, 30 * time.Second},
+		{"FetchBackoff", &c.FetchBackoff, time.Second},
+		{"CallBound", &c.CallBound, 10 * time.Second},
+		{"ReplicaWait", &c.ReplicaWait, 10 * time.Second},
+		{"WatchdogAfter", &c.WatchdogAfter, time.Minute},
+	} {
+		if *d.value < 0 {
+			errs = append(errs, fmt.Errorf("%s is negative", d.name))
+		}
+		if *d.value == 0 {
+			*d.value = d.or
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("mirror: config: %w", errors.Join(errs...))
+	}
+	if c.Owner == "" {
+		c.Owner = "mirror"
+	}
+	if c.Control == nil {
+		c.Control = NewMemoryControl()
+	}
+	if c.FetchersPerBroker <= 0 {
+		c.FetchersPerBroker = 1
+	}
+	if c.Seed == 0 {
+		c.Seed = uint64(time.Now().UnixNano())
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+func (c *Config) core(tp TopicPartition, id TopicID, seed uint64) partition.Config {
+	return partition.Config{
+		Mirror: c.Name, Topic: tp.Topic, Partition: tp.Partition, TopicID: id, SourceCluster: c.SourceClusterID,
+		Retry: c.Retry, Loss: partition.LossPolicy(c.Loss), StartFloor: c.StartFloor, FetchBackoff: c.FetchBackoff,
+		ReplicaWait: c.ReplicaWait, MaxBatch: c.MaxBatch, Seed: c.Seed ^ seed,
+	}
+}

@@ -1,0 +1,436 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/partition"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// runner runs one partition's core: it feeds events to Step and carries out the effects. Events are handled one at a time, by a goroutine that lives only
+// while there are any, so an idle partition costs no goroutine. What waits for somebody else (source, replicas, store) runs beside it and comes back as an event.
+type runner struct {
+	m     *Mirror
+	tp    TopicPartition
+	topic *topicRun
+	log   Log
+
+	mu     sync.Mutex
+	queue  []partition.Event
+	busy   bool // a goroutine is handling events
+	closed bool
+
+	coreMu sync.Mutex // held during Step and Status only, never during an effect
+	core   *partition.Core
+
+	// Only touched by the goroutine that handles events.
+	effects   []partition.Effect
+	leader    int32              // of the source, for AddFetcher
+	cancel    context.CancelFunc // of the wait that runs beside, nil if none
+	waitToken partition.Token
+
+	seenMu   sync.Mutex
+	seen     SourceView // what the shell last told the core about the source
+	retry    *time.Timer
+	retryAt  time.Time
+	moved    time.Time // when End last moved or fetching began, for the watchdog
+	movedEnd int64
+}
+
+// SourceView is the core's view of the source partition.
+type SourceView = partition.SourceView
+
+func newRunner(m *Mirror, topic *topicRun, tp TopicPartition, log Log, seed uint64) *runner {
+	return &runner{
+		m: m, tp: tp, topic: topic, log: log, leader: Unknown, moved: time.Now(), movedEnd: log.End(),
+		core: partition.New(m.cfg.core(tp, topic.id, seed)),
+		seen: SourceView{LeaderID: Unknown, LeaderEpoch: Unknown, LogStart: Unknown, HighWatermark: Unknown, LME: Unknown, LMO: Unknown},
+	}
+}
+
+// send queues an event. It never blocks.
+func (r *runner) send(ev partition.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.queue = append(r.queue, ev)
+	if !r.busy {
+		r.busy = true
+		r.m.running.Add(1)
+		go r.run()
+	}
+}
+
+func (r *runner) run() {
+	defer r.m.running.Done()
+	for {
+		r.mu.Lock()
+		if len(r.queue) == 0 || r.closed {
+			r.busy = false
+			r.queue = nil
+			r.mu.Unlock()
+			return
+		}
+		ev := r.queue[0]
+		r.queue[0] = partition.Event{}
+		if len(r.queue) == 1 {
+			r.queue = r.queue[:0]
+		} else {
+			r.queue = r.queue[1:]
+		}
+		r.mu.Unlock()
+		r.handle(ev)
+	}
+}
+
+func (r *runner) handle(ev partition.Event) {
+	r.coreMu.Lock()
+	r.effects = append(r.effects[:0], r.core.Step(time.Now(), ev)...)
+	r.coreMu.Unlock()
+	for i := range r.effects {
+		r.do(&r.effects[i])
+		r.effects[i] = partition.Effect{}
+	}
+}
+
+// close stops the partition: nothing more is handled, nothing more is fetched.
+func (r *runner) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.m.link.remove(r.tp)
+	r.seenMu.Lock()
+	if r.retry != nil {
+		r.retry.Stop()
+	}
+	r.seenMu.Unlock()
+}
+
+func (r *runner) view() partition.LogView {
+	return partition.LogView{Start: r.log.Start(), End: r.log.End(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch()}
+}
+
+// done answers an effect.
+func (r *runner) done(token partition.Token, err error) {
+	r.send(partition.Event{Kind: partition.Done, Token: token, Log: r.view(), Err: err})
+}
+
+// do carries out one effect.
+func (r *runner) do(e *partition.Effect) {
+	switch e.Kind {
+	case partition.Persist:
+		r.m.persister.add(r, *e)
+	case partition.CheckSource:
+		r.m.desk.add(r, e.Token, e.Prepare, e.Refresh)
+	case partition.AskEpoch:
+		r.askEpoch(e.Token, e.Epoch)
+	case partition.RaiseEpoch:
+		r.m.raiser.add(r, e.Token, e.Epoch)
+
+	case partition.AddFetcher, partition.Continue:
+		r.m.link.want(r, *e)
+	case partition.RemoveFetcher:
+		r.m.link.remove(r.tp)
+
+	case partition.Append:
+		ctx, stop := r.bounded()
+		err := r.log.Append(ctx, e.Epoch, e.Bytes)
+		stop()
+		if err == nil {
+			r.noteMoved()
+		}
+		r.done(e.Token, err)
+	case partition.Truncate:
+		err := r.saveDropped(e.Dropped)
+		if err == nil {
+			ctx, stop := r.bounded()
+			_, err = r.log.TruncateTo(ctx, e.Offset)
+			stop()
+		}
+		r.done(e.Token, err)
+	case partition.Reset:
+		err := r.saveDropped(e.Dropped)
+		if err == nil {
+			ctx, stop := r.bounded()
+			err = r.log.ResetTo(ctx, e.Offset)
+			stop()
+		}
+		r.done(e.Token, err)
+	case partition.RaiseStart:
+		ctx, stop := r.bounded()
+		err := r.log.RaiseStart(ctx, e.Offset)
+		stop()
+		r.done(e.Token, err)
+	case partition.CloseForWrites:
+		r.beside(e.Token, r.m.cfg.CallBound, r.log.CloseForWrites)
+	case partition.OpenLog:
+		r.beside(e.Token, r.m.cfg.CallBound, r.log.Open)
+	case partition.AwaitReplicated:
+		offset, bound := e.Offset, e.Bound
+		r.beside(e.Token, bound, func(ctx context.Context) error { return r.log.AwaitReplicated(ctx, offset) })
+	case partition.AwaitTruncated:
+		r.beside(e.Token, e.Bound, r.log.AwaitTruncated)
+	case partition.AskOwner:
+		r.askOwner(e.Token)
+	case partition.Rebuild:
+		r.rebuild(e.Token, e.Offset)
+
+	case partition.QuiesceGroups:
+		if q, ok := r.log.(GroupQuiescer); ok {
+			r.beside(e.Token, r.m.cfg.CallBound, q.QuiesceGroups)
+			return
+		}
+		r.done(e.Token, nil)
+	case partition.SettleProducerIDs:
+		if s, ok := r.log.(ProducerIDSettler); ok {
+			highest := e.Offset
+			r.beside(e.Token, r.m.cfg.CallBound, func(ctx context.Context) error { return s.SettleProducerIDs(ctx, highest) })
+			return
+		}
+		r.done(e.Token, nil)
+	case partition.ClampGroups:
+		if c, ok := r.log.(GroupClamper); ok {
+			offset := e.Offset
+			r.beside(e.Token, r.m.cfg.CallBound, func(ctx context.Context) error { return c.ClampGroups(ctx, offset) })
+			return
+		}
+		r.done(e.Token, nil)
+
+	case partition.ScheduleRetry:
+		token, after := e.Token, e.Bound
+		r.seenMu.Lock()
+		if r.retry != nil {
+			r.retry.Stop()
+		}
+		r.retryAt = time.Now().Add(after)
+		r.retry = time.AfterFunc(after, func() { r.send(partition.Event{Kind: partition.RetryDue, Token: token}) })
+		r.seenMu.Unlock()
+	case partition.ConsentUsed:
+		r.m.consentUsed(r.tp)
+	case partition.Emit:
+		r.m.emitNote(r.tp, e.Note)
+	case partition.Halt:
+		r.m.halted(r)
+	default:
+		panic(fmt.Sprintf("mirror: unknown effect %d", e.Kind))
+	}
+}
+
+// bounded is the context of a call on the log that runs in line.
+func (r *runner) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.m.ctx, r.m.cfg.CallBound)
+}
+
+// beside runs a wait on the log in a goroutine of its own, so that a stop is seen while it lasts. Only one runs at a time for a partition: a newer one, made
+// because the older is no longer of interest, cancels it first. bound 0: until the mirror closes.
+func (r *runner) beside(token partition.Token, bound time.Duration, f func(context.Context) error) {
+	if r.cancel != nil {
+		r.cancel()
+	}
+	var ctx context.Context
+	if bound > 0 {
+		ctx, r.cancel = context.WithTimeout(r.m.ctx, bound)
+	} else {
+		ctx, r.cancel = context.WithCancel(r.m.ctx)
+	}
+	cancel := r.cancel
+	r.m.spawn(func() {
+		err := f(ctx)
+		cancel()
+		r.done(token, err)
+	})
+}
+
+func (r *runner) askOwner(token partition.Token) {
+	r.m.spawn(func() {
+		ctx, stop := r.bounded()
+		defer stop()
+		owner, epoch, err := r.log.Owner(ctx)
+		v := r.view()
+		if err == nil {
+			v.Owner, v.LeaderEpoch = partition.Ownership(owner), epoch
+		}
+		r.send(partition.Event{Kind: partition.Done, Token: token, Log: v, Err: err})
+	})
+}
+
+func (r *runner) askEpoch(token partition.Token, epoch int32) {
+	r.seenMu.Lock()
+	leaderEpoch := r.seen.LeaderEpoch
+	r.seenMu.Unlock()
+	r.m.spawn(func() {
+		ctx, stop := r.bounded()
+		defer stop()
+		ev := partition.Event{Kind: partition.EpochAnswer, Token: token, AnswerEpoch: Unknown, AnswerEnd: Unknown}
+		if ev.Err = r.m.asks.acquire(ctx); ev.Err == nil {
+			var a EpochEnd
+			a, ev.Err = r.m.cfg.Source.EndOffsetForEpoch(ctx, r.tp, leaderEpoch, epoch)
+			r.m.asks.release()
+			if ev.Err == nil {
+				ev.AnswerEpoch, ev.AnswerEnd = a.Epoch, a.End
+			}
+		}
+		if errors.Is(ev.Err, ErrUnsupported) {
+			ev.Source.NoEpochs = true
+		}
+		r.send(ev)
+	})
+}
+
+// rebuild reads the log and feeds it to the core in line: nothing else of this partition may happen meanwhile.
+func (r *runner) rebuild(token partition.Token, from int64) {
+	const chunk = 4 << 20
+	for from = max(from, r.log.Start()); from < r.log.End(); {
+		ctx, stop := r.bounded()
+		b, err := r.log.Read(ctx, from, chunk)
+		stop()
+		if err != nil {
+			r.done(token, fmt.Errorf("reading the log at %d to rebuild its state: %w", from, err))
+			return
+		}
+		next := from
+		for info := range Batches(b) {
+			next = info.Next()
+		}
+		if next <= from { // nothing but a gap up to the end
+			break
+		}
+		from = next
+		r.coreMu.Lock()
+		r.core.Step(time.Now(), partition.Event{Kind: partition.Replayed, Token: token, Bytes: b})
+		r.coreMu.Unlock()
+	}
+	r.done(token, nil)
+}
+
+// saveDropped hands the batches of a range that is about to be cut to the sink.
+func (r *runner) saveDropped(d partition.Truncation) error {
+	for from := max(d.From, r.log.Start()); from < d.To; {
+		ctx, stop := r.bounded()
+		b, err := r.log.Read(ctx, from, 4<<20)
+		if err != nil {
+			stop()
+			return fmt.Errorf("reading [%d,%d) for the sink: %w", from, d.To, err)
+		}
+		first, next, n := int64(-1), from, 0
+		for info, one := range Batches(b) {
+			if info.Base >= d.To {
+				break
+			}
+			if first < 0 {
+				first = info.Base
+			}
+			next, n = info.Next(), n+len(one)
+		}
+		if n == 0 {
+			stop()
+			return nil
+		}
+		err = r.m.cfg.Sink.Dropped(ctx, r.tp, first, next, b[:n:n])
+		stop()
+		if err != nil {
+			return fmt.Errorf("sink refused [%d,%d), so nothing is cut: %w", first, next, err)
+		}
+		from = next
+	}
+	return nil
+}
+
+func (r *runner) noteMoved() {
+	end := r.log.End()
+	r.seenMu.Lock()
+	if end != r.movedEnd {
+		r.movedEnd, r.moved = end, time.Now()
+	}
+	r.seenMu.Unlock()
+}
+
+// tell passes what the shell learned of the source to the core, keeping what AskEpoch and AddFetcher need.
+func (r *runner) tell(ev partition.Event) {
+	if ev.Err == nil {
+		r.seenMu.Lock()
+		r.seen = ev.Source
+		r.seenMu.Unlock()
+	}
+	r.send(ev)
+}
+
+func (r *runner) sourceLeader() int32 {
+	r.seenMu.Lock()
+	defer r.seenMu.Unlock()
+	return r.seen.LeaderID
+}
+
+// status merges what the core knows with what the shell knows.
+func (r *runner) status(now time.Time) PartitionStatus {
+	r.coreMu.Lock()
+	c := r.core.Status()
+	r.coreMu.Unlock()
+	healthy, answered := r.m.link.healthy(r.tp)
+	r.seenMu.Lock()
+	next := r.retryAt
+	r.seenMu.Unlock()
+
+	s := PartitionStatus{
+		Mirror: r.m.cfg.Name, Topic: r.tp.Topic, Partition: r.tp.Partition, TopicID: r.topic.id,
+		State: c.Record.State, Want: c.Want, Step: c.Step, Reason: c.Record.ErrorMessage, RetryAttempt: c.Record.RetryAttempt, Episode: c.Record.Episode,
+		Start: r.log.Start(), End: r.log.End(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch(), Owner: Ownership(c.Log.Owner),
+		LastStable: c.LastStable, LastEpoch: Unknown, HighestProducerID: c.HighestProducerID,
+		SourceClusterID: c.Source.ClusterID, SourceTopicID: c.Source.TopicID, SourceLeader: c.Source.LeaderID, SourceLeaderEpoch: c.Source.LeaderEpoch,
+		SourceStart: c.Source.LogStart, SourceEnd: c.Source.HighWatermark, SourceSeen: c.SourceSeen, NoEpochChecks: c.NoEpochs,
+		LagOffsets: Unknown, LagTime: Unknown, NothingLeft: c.NothingLeft, LostFrom: c.LostFrom, LostTo: c.LostTo, LME: c.LME, ResetAt: c.ResetAt,
+	}
+	if c.Record.State == statemachine.Failed && c.Record.RetryAttempt != statemachine.NonRetryable {
+		s.NextRetry = next
+	}
+	if n := len(c.Epochs); n > 0 {
+		s.LastEpoch = c.Epochs[n-1].Epoch
+	}
+	for _, t := range c.InFlight {
+		s.InFlight = append(s.InFlight, Transaction{t.ProducerID, t.ProducerEpoch, t.FirstOffset, t.LastOffset})
+	}
+	for _, a := range c.Aborts {
+		s.Aborts = append(s.Aborts, AbortMarker(a))
+	}
+	if c.Needs != nil {
+		need := Consent(*c.Needs)
+		s.NeedsConsent = &need
+	}
+	if c.SourceSeen.IsZero() {
+		s.SourceStart, s.SourceEnd = Unknown, Unknown
+	}
+
+	// A reply of a healthy fetch session that does not name this partition says that nothing has changed.
+	if healthy && !c.SourceSeen.IsZero() && answered.After(s.SourceSeen) {
+		s.SourceSeen = answered
+	}
+	caughtUp := c.CaughtUp
+	if healthy && !caughtUp.IsZero() && (s.Replicated >= s.SourceEnd || s.NothingLeft) && answered.After(caughtUp) {
+		caughtUp = answered
+	}
+	if !caughtUp.IsZero() {
+		s.LagTime = max(0, now.Sub(caughtUp))
+		if healthy && (s.Replicated >= s.SourceEnd || s.NothingLeft) && now.Sub(caughtUp) <= 2*r.m.fetchWait() {
+			s.LagTime = 0
+		}
+	}
+	switch {
+	case s.State == statemachine.Stopped || s.State == statemachine.Stopping:
+	case s.SourceSeen.IsZero() || c.Denied || !healthy:
+		s.LagUnknown = s.SourceSeen
+		if s.LagUnknown.IsZero() {
+			s.LagUnknown = r.m.opened
+		}
+	case s.NothingLeft:
+		s.LagOffsets = 0
+	default:
+		s.LagOffsets = max(0, s.SourceEnd-s.Replicated)
+	}
+	return s
+}
