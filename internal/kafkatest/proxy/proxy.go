@@ -1,0 +1,358 @@
+// Package proxy is a TCP proxy on a loopback port whose link can be made slow, mute or broken while it runs. It knows nothing of Kafka.
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Link is what the proxy does to the bytes of every connection, in both directions. The zero value passes them on at once.
+type Link struct {
+	Delay time.Duration // between reading a byte and writing it
+	Rate  int           // bytes a second, for each connection and direction; 0 means no limit
+
+	// BlackHole holds everything back: connections stay up, new ones are accepted, no byte and no end of a connection passes. Bytes that were held flow when it ends.
+	BlackHole bool
+	// Refuse resets new connections. Those that are up stay.
+	Refuse bool
+}
+
+// Stat is one connection, past or present, in the order of their arrival.
+type Stat struct {
+	Client   string // remote address
+	ToServer int64  // bytes handed to the server
+	ToClient int64  // bytes handed to the client
+	Open     bool   // towards the client
+}
+
+// Proxy forwards to one target. All methods are safe for concurrent use.
+type Proxy struct {
+	target   string
+	listener net.Listener
+	done     sync.WaitGroup
+
+	mu      sync.Mutex
+	link    Link
+	changed chan struct{} // closed and replaced whenever link changes or the proxy closes
+	conns   []*conn
+	closed  bool
+}
+
+type conn struct {
+	p      *Proxy
+	client *net.TCPConn
+	gone   chan struct{} // closed when the client's side is closed
+	once   sync.Once
+
+	// under p.mu
+	server             *net.TCPConn
+	half               bool // the server's side was cut off, the client is not told
+	toServer, toClient int64
+}
+
+// Listen opens a proxy to target ("host:port") on a free loopback port.
+func Listen(target string) (*Proxy, error) { return ListenOn("127.0.0.1:0", target) }
+
+// ListenOn opens a proxy to target on the given address.
+func ListenOn(address, target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{target: target, listener: l, changed: make(chan struct{})}
+	p.done.Go(p.accept)
+	return p, nil
+}
+
+// Address is where clients connect.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+// Port is Address's port.
+func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
+
+// Link is what the proxy does now.
+func (p *Proxy) Link() Link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.link
+}
+
+// SetLink changes what the proxy does, for connections that are up too.
+func (p *Proxy) SetLink(l Link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.link = l
+	p.broadcast()
+}
+
+func (p *Proxy) broadcast() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Connections tells of every connection since Listen.
+func (p *Proxy) Connections() []Stat {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stats := make([]Stat, len(p.conns))
+	for i, c := range p.conns {
+		stats[i] = Stat{Client: c.client.RemoteAddr().String(), ToServer: c.toServer, ToClient: c.toClient, Open: !c.isGone()}
+	}
+	return stats
+}
+
+// Reset breaks all connections at once, on both sides, with a TCP reset, and returns how many.
+func (p *Proxy) Reset() int {
+	open := p.open()
+	for _, c := range open {
+		c.shut(true)
+	}
+	return len(open)
+}
+
+// HalfOpen resets all connections towards the server and leaves the clients' sides up and mute, as a crash behind a firewall does. It returns how many.
+func (p *Proxy) HalfOpen() int {
+	open := p.open()
+	for _, c := range open {
+		p.mu.Lock()
+		c.half = true
+		server := c.server
+		p.mu.Unlock()
+		if server != nil {
+			server.SetLinger(0)
+			server.Close()
+		}
+	}
+	return len(open)
+}
+
+func (p *Proxy) open() []*conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(p.conns), (*conn).isGone)
+}
+
+// Close stops listening, breaks all connections and waits for the end of the proxy's goroutines.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.broadcast()
+	p.mu.Unlock()
+	err := p.listener.Close()
+	p.Reset()
+	p.done.Wait()
+	return err
+}
+
+func (p *Proxy) accept() {
+	for {
+		raw, err := p.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		c := &conn{p: p, client: raw.(*net.TCPConn), gone: make(chan struct{})}
+		p.mu.Lock()
+		refuse := p.link.Refuse || p.closed
+		if !refuse {
+			p.conns = append(p.conns, c)
+		}
+		p.mu.Unlock()
+		if refuse {
+			c.client.SetLinger(0)
+			c.client.Close()
+			continue
+		}
+		p.done.Go(c.serve)
+	}
+}
+
+func (c *conn) isGone() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// shut closes both sides, with a reset or in order.
+func (c *conn) shut(reset bool) {
+	c.once.Do(func() {
+		c.p.mu.Lock()
+		server := c.server
+		close(c.gone)
+		c.p.mu.Unlock()
+		for _, side := range []*net.TCPConn{c.client, server} {
+			if side == nil {
+				continue
+			}
+			if reset {
+				side.SetLinger(0)
+			}
+			side.Close()
+		}
+	})
+}
+
+func (c *conn) serve() {
+	if !c.passable() {
+		c.shut(true)
+		return
+	}
+	raw, err := net.Dial("tcp", c.p.target)
+	if err != nil {
+		c.shut(true)
+		return
+	}
+	server := raw.(*net.TCPConn)
+	c.p.mu.Lock()
+	c.server = server
+	gone := c.isGone() || c.half
+	c.p.mu.Unlock()
+	if gone {
+		server.Close()
+	}
+	var both sync.WaitGroup
+	both.Go(func() { c.pump(c.client, server, &c.toServer) })
+	both.Go(func() { c.pump(server, c.client, &c.toClient) })
+	both.Wait()
+	c.shut(false)
+}
+
+// passable waits while the link is a black hole; false means that the connection has ended meanwhile.
+func (c *conn) passable() bool {
+	for {
+		c.p.mu.Lock()
+		hold, changed, closed := c.p.link.BlackHole, c.p.changed, c.p.closed
+		c.p.mu.Unlock()
+		if closed {
+			return false
+		}
+		if !hold {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-c.gone:
+			return false
+		}
+	}
+}
+
+type chunk struct {
+	bytes []byte
+	read  time.Time
+}
+
+// pump moves bytes one way. Reading and writing are two goroutines, so that a delay does not lower the throughput.
+func (c *conn) pump(from, to *net.TCPConn, count *int64) {
+	queue := make(chan chunk, 1024)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer close(queue)
+		for {
+			b := make([]byte, 16<<10)
+			n, err := from.Read(b)
+			if n > 0 {
+				select {
+				case queue <- chunk{b[:n], time.Now()}:
+				case <-c.gone:
+					return
+				}
+			}
+			if err != nil {
+				c.ended(from, err)
+				return
+			}
+		}
+	})
+	defer reader.Wait()
+	for ch := range queue {
+		if !c.write(to, ch, count) {
+			from.CloseRead() // lets the reader end
+			for range queue {
+			}
+			return
+		}
+	}
+	if c.passable() && !c.isHalf() {
+		to.CloseWrite()
+	}
+}
+
+// ended: a side that breaks breaks the other, unless that is what HalfOpen asked for.
+func (c *conn) ended(side *net.TCPConn, err error) {
+	if errors.Is(err, io.EOF) {
+		return
+	}
+	if side != c.client && c.isHalf() {
+		<-c.gone // mute: the client's side stays as it is until the client, Reset or Close ends it
+		return
+	}
+	c.shut(true)
+}
+
+func (c *conn) isHalf() bool {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	return c.half
+}
+
+func (c *conn) write(to *net.TCPConn, ch chunk, count *int64) bool {
+	rest := ch.bytes
+	for len(rest) > 0 {
+		if !c.passable() {
+			return false
+		}
+		l := c.p.Link()
+		if !c.pause(time.Until(ch.read.Add(l.Delay))) {
+			return false
+		}
+		if !c.passable() {
+			return false
+		}
+		n := len(rest)
+		if l.Rate > 0 {
+			n = min(n, max(1, l.Rate/20))
+		}
+		w, err := to.Write(rest[:n])
+		c.p.mu.Lock()
+		*count += int64(w)
+		c.p.mu.Unlock()
+		if err != nil {
+			if to != c.client && c.isHalf() {
+				rest = nil // swallowed
+				continue
+			}
+			c.shut(true)
+			return false
+		}
+		rest = rest[n:]
+		if l.Rate > 0 && !c.pause(time.Duration(n)*time.Second/time.Duration(l.Rate)) {
+			return false
+		}
+	}
+	return true
+}
+
+// pause waits; false means that the connection has ended meanwhile.
+func (c *conn) pause(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.gone:
+		return false
+	}
+}
