@@ -108,7 +108,7 @@ func DecodeLastMirrorEpoch(b []byte) (LastMirrorEpoch, error) {
 	r.version()
 	e := LastMirrorEpoch{Offset: -1}
 	e.Epoch = r.int32()
-	own := r.rest() >= 1 && !r.atDraftOffset()
+	own := !r.atDraftOffset()
 	if !own {
 		e.Offset = r.int64()
 	}

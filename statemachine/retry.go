@@ -75,7 +75,8 @@ func Fail(r PartitionState, message string, nonRetryable bool) PartitionState {
 
 // Move is the record after a legal move; failure fields are cleared as spec §2 says (on STOPPED, PAUSED, PREPARING; for MIRRORING only by ClearFailure after the first processed fetch).
 // They stay when a retry begins, FAILED → RetryTarget, also where that is PREPARING: otherwise every attempt would be the first and the delay would never grow. A move out of
-// a non-retryable failure is a person's and clears them; so does the move from one state that is not FAILED to another one (but MIRRORING).
+// a non-retryable failure is a person's and clears them; so does a move out of FAILED to another state than the retry's (a stop asked for after a night of retries
+// begins with the first delay), and the move from one state that is not FAILED to another one; but MIRRORING.
 //
 // Episode grows by one when PREPARING is entered from UNKNOWN or STOPPED (decision 2), or from a FAILED that stands for one of these or for STOPPING: an LME that was
 // recorded there belongs to an episode that is over. Moving to FAILED is Fail with the message the record has. Staying changes nothing. Errors: *IllegalMoveError.
@@ -101,7 +102,7 @@ func Move(r PartitionState, to State) (PartitionState, error) {
 	case to == Stopped || to == Paused:
 		clear = true
 	case from == Failed:
-		clear = r.RetryAttempt < 0 || to != RetryTarget(r) && to == Preparing
+		clear = r.RetryAttempt < 0 || to != RetryTarget(r) && to != Mirroring
 	default:
 		clear = to != Mirroring
 	}
