@@ -1,0 +1,386 @@
+package mirror
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// FailbackOptions say what a failback is to be planned for.
+type FailbackOptions struct {
+	// Topics to bring back; none: every member.
+	Topics []string
+}
+
+// FailbackPlan is what this cluster, which was the source once and is to become a mirror of the cluster that took over, would have to drop. It is made after a Start
+// without consents: such a start compares the logs, changes nothing, and waits. A Start with Consents carries exactly this plan out. It is plain data.
+type FailbackPlan struct {
+	Mirror               string              `json:"mirror"`
+	SourceClusterID      string              `json:"sourceClusterId"`      // the cluster that has the truth now
+	DestinationClusterID string              `json:"destinationClusterId"` // the cluster that gives records up
+	Taken                time.Time           `json:"taken"`
+	Severity             Severity            `json:"severity"`
+	Dropped              int64               `json:"dropped"` // offsets given up, all partitions together
+	Preconditions        []Precondition      `json:"preconditions"`
+	Topics               []FailoverTopic     `json:"topics"` // outcome drop, go or refused
+	Partitions           []FailbackPartition `json:"partitions"`
+}
+
+// Precondition is something that has to hold before the plan is carried out.
+type Precondition struct {
+	What   string `json:"what"`
+	Holds  bool   `json:"holds"`
+	Detail string `json:"detail"` // why it does not hold and what to do
+}
+
+// FailbackPartition is what would happen to one partition.
+type FailbackPartition struct {
+	Topic       string    `json:"topic"`
+	Partition   int32     `json:"partition"`
+	TopicID     TopicID   `json:"-"` // this cluster's; in JSON "topicId", as Kafka prints it
+	Episode     int32     `json:"episode"`
+	State       string    `json:"state"`
+	Outcome     Outcome   `json:"outcome"` // drop, go or refused
+	Severity    Severity  `json:"severity"`
+	CommonPoint Number    `json:"commonPoint"` // both logs are equal below it
+	From        Number    `json:"from"`        // [From, To) would be dropped; unknown if nothing is
+	To          Number    `json:"to"`
+	Dropped     Number    `json:"dropped"` // offsets given up
+	Start       int64     `json:"start"`   // of this cluster's log
+	End         int64     `json:"end"`
+	SourceEnd   Number    `json:"sourceEnd"`
+	SourceSeen  time.Time `json:"sourceSeen"`
+	// What led to the common point: what the source recorded when it stopped mirroring us, then the rounds of questions about leader epochs.
+	LME           Number         `json:"lastMirrorEpoch"`
+	LMO           Number         `json:"lastMirrorOffset"`
+	Rounds        []EpochRound   `json:"rounds"`
+	Disagreements []Disagreement `json:"disagreements"`
+	Reasons       []string       `json:"reasons"`
+}
+
+// Disagreement is a transaction that this cluster committed and the other one aborted when it stopped mirroring (F-47): its COMMIT marker is among what
+// would be dropped, its records are not. Whoever reads here afterwards no longer sees them committed.
+type Disagreement struct {
+	ProducerID    int64 `json:"producerId"`
+	ProducerEpoch int16 `json:"producerEpoch"`
+	CommitAt      int64 `json:"commitAt"`
+}
+
+// PlanFailback says what a failback would drop. It is a pure function: it asks nobody, and its only time is s.Taken.
+func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
+	plan := FailbackPlan{
+		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(),
+		Severity: SeveritySafe, Topics: []FailoverTopic{}, Partitions: []FailbackPartition{},
+	}
+	compared, still := true, true
+	for _, name := range planTopics(&s, o.Topics) {
+		topic := FailoverTopic{Topic: name, Outcome: OutcomeGo}
+		member, ok := topicOf(&s, name)
+		partitions := partitionsOf(&s, name)
+		switch {
+		case !ok:
+			topic.Outcome, topic.Code = OutcomeRefused, TopicNotInClusterMirror
+			topic.Reason = "the topic is not in this mirror; start it without consents first: that compares the logs and changes nothing"
+		case len(partitions) == 0:
+			topic.Outcome, topic.Reason = OutcomeRefused, "its logs are not open here: "+orUnknown(member.Reason)
+		default:
+			topic.Reason = member.Reason
+		}
+		compared = compared && topic.Outcome != OutcomeRefused
+		for _, p := range partitions {
+			f := planFailbackPartition(&s, &p)
+			if f.Outcome == OutcomeRefused {
+				compared = compared && p.NeedsConsent != nil
+				still = still && p.NeedsConsent == nil
+				topic.Outcome = OutcomeRefused
+			} else if f.Outcome == OutcomeDrop && topic.Outcome == OutcomeGo {
+				topic.Outcome = OutcomeDrop
+			}
+			if n, ok := f.Dropped.Value(); ok && f.Outcome == OutcomeDrop {
+				plan.Dropped += n
+			}
+			plan.Severity = worse(plan.Severity, f.Severity)
+			plan.Partitions = append(plan.Partitions, f)
+		}
+		if topic.Outcome == OutcomeRefused {
+			plan.Severity = SeverityRefused
+		}
+		plan.Topics = append(plan.Topics, topic)
+	}
+	hold := func(what string, holds bool, detail string) {
+		if holds {
+			detail = ""
+		}
+		plan.Preconditions = append(plan.Preconditions, Precondition{what, holds, detail})
+	}
+	hold("the source answers", s.SourceError == "", s.SourceError)
+	hold("every log was compared with the source", compared, "see the reasons of the refused ones; they are tried again by themselves")
+	hold("nobody writes here", still, "a log has grown since it was compared; end the writers, start again without consents, make a new plan")
+	return plan
+}
+
+func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
+	f := FailbackPartition{
+		Topic: p.Topic, Partition: p.Partition, TopicID: p.TopicID, Episode: p.Episode, State: p.State.String(), Severity: SeveritySafe,
+		Start: p.Start, End: p.End, SourceEnd: KnownNumber(p.SourceEnd), Rounds: []EpochRound{}, Disagreements: []Disagreement{}, Reasons: []string{},
+	}
+	if p.SourceSeen.IsZero() {
+		f.SourceEnd = Number{}
+	} else {
+		f.SourceSeen = p.SourceSeen.Round(0).UTC()
+	}
+	if i := slices.IndexFunc(s.Evidence, func(e Evidence) bool { return e.TopicPartition == TopicPartition{p.Topic, p.Partition} }); i >= 0 {
+		e := &s.Evidence[i]
+		f.LME, f.LMO = KnownNumber(int64(e.LME)), KnownNumber(e.LMO)
+		f.Rounds = append(f.Rounds, e.Rounds...)
+		f.Disagreements = append(f.Disagreements, e.Disagreements...)
+	}
+	refuse := func(format string, args ...any) {
+		f.Outcome, f.Severity = OutcomeRefused, SeverityRefused
+		f.Reasons = append(f.Reasons, fmt.Sprintf(format, args...))
+	}
+	if need := p.NeedsConsent; need != nil {
+		f.Outcome, f.Severity = OutcomeDrop, SeverityLoses
+		f.TopicID, f.Episode = need.TopicID, need.Episode
+		f.CommonPoint, f.From, f.To, f.Dropped = KnownNumber(need.From), KnownNumber(need.From), KnownNumber(need.To), KnownNumber(need.To-need.From)
+		if p.Reason != "" {
+			f.Reasons = append(f.Reasons, p.Reason)
+		}
+		switch {
+		case p.Owner == OwnerForeign:
+			refuse("another process has this log under leader epoch %d", p.LeaderEpoch)
+		case need.To != p.End:
+			refuse("the log ends at %d, but it was compared when it ended at %d: somebody writes to it", p.End, need.To)
+		}
+		return f
+	}
+	switch p.State {
+	case statemachine.Mirroring, statemachine.EpochFencing, statemachine.Pausing, statemachine.Paused:
+		f.Outcome, f.CommonPoint, f.Dropped = OutcomeGo, KnownNumber(p.End), KnownNumber(0)
+		f.Reasons = append(f.Reasons, "nothing had to be dropped")
+	case statemachine.Failed:
+		refuse("FAILED: %s", orUnknown(p.Reason))
+	case statemachine.Stopped, statemachine.Unknown:
+		refuse("not started: start it without consents first; that compares the logs and changes nothing")
+	case statemachine.Stopping:
+		refuse("a stop is under way%s", because(p.Step))
+	default:
+		refuse("not compared yet%s%s", because(p.Step), because(p.Reason))
+	}
+	return f
+}
+
+// Consents are exactly what has to be consented to: a Start with them carries the plan out. Refused partitions have none. The slice is the caller's.
+func (p FailbackPlan) Consents() []Consent {
+	var consents []Consent
+	for _, x := range p.Partitions {
+		from, known := x.From.Value()
+		if to, ok := x.To.Value(); known && ok && x.Outcome == OutcomeDrop {
+			consents = append(consents, Consent{TopicID: x.TopicID, Partition: x.Partition, From: from, To: to, Episode: x.Episode})
+		}
+	}
+	slices.SortFunc(consents, compareConsents)
+	return consents
+}
+
+// TopicNames lists the topics that a Start with Consents has to name.
+func (p FailbackPlan) TopicNames() []string {
+	var names []string
+	for _, x := range p.Partitions {
+		if x.Outcome == OutcomeDrop && !slices.Contains(names, x.Topic) {
+			names = append(names, x.Topic)
+		}
+	}
+	return names
+}
+
+// String is the plan for a person.
+func (p FailbackPlan) String() string {
+	var t planText
+	t.line("FAILBACK PLAN  mirror %s  %s", p.Mirror, stamp(p.Taken))
+	t.line("source %s → destination %s, which gives records up", orUnknown(p.SourceClusterID), orUnknown(p.DestinationClusterID))
+	var drop, ready, refused int
+	for _, x := range p.Partitions {
+		switch x.Outcome {
+		case OutcomeDrop:
+			drop++
+		case OutcomeGo:
+			ready++
+		default:
+			refused++
+		}
+	}
+	verdict := "NOTHING TO DROP"
+	if drop > 0 {
+		verdict = fmt.Sprintf("DROPS %d OFFSETS in %s, after consent", p.Dropped, plural(drop, "partition", "partitions"))
+	}
+	if ready > 0 {
+		verdict += fmt.Sprintf("; %s need no consent", plural(ready, "partition", "partitions"))
+	}
+	if refused > 0 {
+		verdict += fmt.Sprintf("; %s NOT READY", plural(refused, "partition", "partitions"))
+	}
+	for _, x := range p.Topics {
+		if x.Outcome == OutcomeRefused && x.Code != OK {
+			verdict += fmt.Sprintf("; topic %s REFUSED", x.Topic)
+		}
+	}
+	t.line("%s", verdict)
+	t.line("")
+	for _, c := range p.Preconditions {
+		mark := "yes"
+		if !c.Holds {
+			mark = "NO "
+		}
+		if c.Detail == "" {
+			t.line("%s  %s", mark, c.What)
+		} else {
+			t.line("%s  %s: %s", mark, c.What, c.Detail)
+		}
+	}
+	var rows, notes [][]string
+	for _, x := range p.Topics {
+		if x.Reason != "" {
+			code := ""
+			if x.Code != OK {
+				code = x.Code.String() + ": "
+			}
+			notes = append(notes, []string{x.Topic, code + x.Reason})
+		}
+	}
+	for _, x := range p.Partitions {
+		name := fmt.Sprintf("%s-%d", x.Topic, x.Partition)
+		cut := "-"
+		if from, ok := x.From.Value(); ok {
+			cut = fmt.Sprintf("[%d,%s)", from, x.To)
+		}
+		source := "unknown"
+		if end, ok := x.SourceEnd.Value(); ok {
+			source = fmt.Sprintf("%d, seen %s", end, age(p.Taken.Sub(x.SourceSeen)))
+		}
+		rows = append(rows, []string{name, x.State, fmt.Sprint(x.End), source, x.CommonPoint.String(), cut, x.Dropped.String(), string(x.Outcome)})
+		if from, ok := x.From.Value(); ok && x.Outcome == OutcomeDrop {
+			notes = append(notes, []string{name, fmt.Sprintf("common point %d; this cluster gives up %d..%d", from, from, x.lastDropped())})
+		}
+		if e, ok := x.LME.Value(); ok {
+			notes = append(notes, []string{name, fmt.Sprintf("the source recorded: mirrored from here up to leader epoch %d, offset %s", e, x.LMO)})
+		}
+		for i, r := range x.Rounds {
+			answer := "undefined"
+			if r.Epoch >= 0 && r.End >= 0 {
+				answer = fmt.Sprintf("its epoch %d ends at %d", r.Epoch, r.End)
+			}
+			notes = append(notes, []string{name, fmt.Sprintf("round %d: where does leader epoch %d end at the source? %s; common point at most %d", i+1, r.Ask, answer, r.Boundary)})
+		}
+		for _, d := range x.Disagreements {
+			notes = append(notes, []string{name, fmt.Sprintf("producer %d epoch %d: committed here at %d, aborted at the source; its records below the common point end as aborted",
+				d.ProducerID, d.ProducerEpoch, d.CommitAt)})
+		}
+		for _, r := range x.Reasons {
+			notes = append(notes, []string{name, r})
+		}
+	}
+	if len(rows) > 0 {
+		t.line("")
+		t.table([]string{"PARTITION", "STATE", "END HERE", "SOURCE END", "COMMON POINT", "DROPS", "OFFSETS", "PLAN"}, rows)
+	}
+	if len(notes) > 0 {
+		t.line("")
+		for _, n := range notes {
+			t.line("%s: %s", n[0], n[1])
+		}
+	}
+	return t.String()
+}
+
+func (x *FailbackPartition) lastDropped() int64 {
+	to, _ := x.To.Value()
+	return to - 1
+}
+
+// JSON is the plan with stable field names, indented. What is unknown is null; encoding/json reads an equal plan from it.
+func (p FailbackPlan) JSON() ([]byte, error) { return indentedJSON(p) }
+
+// plainFailbackPartition has the fields of FailbackPartition and no methods.
+type plainFailbackPartition FailbackPartition
+
+type failbackPartitionJSON struct {
+	TopicID string `json:"topicId"`
+	plainFailbackPartition
+}
+
+// MarshalJSON writes the topic id as Kafka prints it.
+func (x FailbackPartition) MarshalJSON() ([]byte, error) {
+	return json.Marshal(failbackPartitionJSON{x.TopicID.String(), plainFailbackPartition(x)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (x *FailbackPartition) UnmarshalJSON(b []byte) error {
+	var in failbackPartitionJSON
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	*x = FailbackPartition(in.plainFailbackPartition)
+	id, err := base64.RawURLEncoding.DecodeString(in.TopicID)
+	if err != nil || len(id) != len(x.TopicID) {
+		return fmt.Errorf("mirror: %q is not a topic id", in.TopicID)
+	}
+	x.TopicID = TopicID(id)
+	return nil
+}
+
+// FindDisagreements reads what would be dropped of a log, [from, to), and lists the COMMIT markers in it whose transactions began below from: the other cluster
+// ended those with an ABORT when it stopped mirroring. A marker of a transaction that wrote nothing to this partition is listed too; no log tells them apart.
+// It reads in pieces of at most 4 MiB or one batch. Errors are the log's, or a batch that cannot be read.
+func FindDisagreements(ctx context.Context, log LogReader, from, to int64) ([]Disagreement, error) {
+	var found []Disagreement
+	began := map[int64]bool{} // producers whose current transaction began in the range, or whose earlier one has ended
+	for at := max(from, log.Start()); at < min(to, log.End()); {
+		b, err := log.Read(ctx, at, 4<<20)
+		if err != nil {
+			return nil, fmt.Errorf("mirror: reading [%d,%d) for transactions: %w", from, to, err)
+		}
+		next := at
+		for len(b) > 0 {
+			h, n, err := batch.Next(b)
+			if errors.Is(err, batch.ErrCut) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("mirror: reading [%d,%d) for transactions: %w", from, to, err)
+			}
+			if h.BaseOffset >= to {
+				return found, nil
+			}
+			one := b[:n]
+			b, next = b[n:], h.NextOffset()
+			switch {
+			case h.Control():
+				c, err := batch.ReadControl(one, &h)
+				if err != nil {
+					return nil, fmt.Errorf("mirror: reading [%d,%d) for transactions: %w", from, to, err)
+				}
+				if c.Type == batch.ControlCommit && !began[h.ProducerID] {
+					found = append(found, Disagreement{h.ProducerID, h.ProducerEpoch, h.BaseOffset})
+				}
+				if c.Type == batch.ControlCommit || c.Type == batch.ControlAbort {
+					began[h.ProducerID] = true
+				}
+			case h.Transactional():
+				began[h.ProducerID] = true
+			}
+		}
+		if next <= at {
+			break
+		}
+		at = next
+	}
+	return found, nil
+}

@@ -1,0 +1,313 @@
+package mirror
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// FailoverOptions say what a failover is to be planned for.
+type FailoverOptions struct {
+	// Topics to fail over; none: every member.
+	Topics []string
+	// Fresh is the age up to which a measured source end counts as what it is now [10 s]. An older one only says what was missing then.
+	Fresh time.Duration
+}
+
+// FailoverPlan is what making the copy writable would do. It is plain data: String is for a person, JSON gives back an equal plan.
+// The failover itself may differ from it only towards less loss, and reports where it does; it never refuses because ends have moved.
+type FailoverPlan struct {
+	Mirror               string              `json:"mirror"`
+	SourceClusterID      string              `json:"sourceClusterId"`
+	DestinationClusterID string              `json:"destinationClusterId"`
+	Taken                time.Time           `json:"taken"`
+	SourceError          string              `json:"sourceError"`
+	Severity             Severity            `json:"severity"` // the worst of all topics and partitions
+	Loss                 Loss                `json:"loss"`     // of all partitions that will be stopped
+	Topics               []FailoverTopic     `json:"topics"`   // in the order of the request
+	Partitions           []FailoverPartition `json:"partitions"`
+}
+
+// FailoverTopic is what is intended for one topic.
+type FailoverTopic struct {
+	Topic   string  `json:"topic"`
+	Outcome Outcome `json:"outcome"` // stop, done or refused
+	Code    Code    `json:"code"`    // of a refusal of the whole topic; 0 otherwise
+	Reason  string  `json:"reason"`
+}
+
+// FailoverPartition is what is intended for one partition, and what is known of it.
+type FailoverPartition struct {
+	Topic      string               `json:"topic"`
+	Partition  int32                `json:"partition"`
+	Outcome    Outcome              `json:"outcome"` // stop, done or refused
+	Severity   Severity             `json:"severity"`
+	State      string               `json:"state"`      // KIP-1279's name
+	MirrorEnd  Number               `json:"mirrorEnd"`  // replicated end of the copy; of one that is done: the last mirror offset
+	SourceEnd  Number               `json:"sourceEnd"`  // the source's high watermark as last measured
+	SourceSeen time.Time            `json:"sourceSeen"` // when that was; zero: never
+	Loss       Loss                 `json:"loss"`
+	OpensAt    Number               `json:"opensAt"` // first offset for clients, if nothing more is copied before the stop
+	Aborts     []PlannedTransaction `json:"aborts"`  // open transactions that the stop ends
+	Reasons    []string             `json:"reasons"` // why refused, why failed, and what else a person has to know
+}
+
+// PlannedTransaction is one open transaction that gets an ABORT marker: what it wrote in [FirstOffset, LastOffset] stays hidden from read_committed readers.
+type PlannedTransaction struct {
+	ProducerID    int64 `json:"producerId"`
+	ProducerEpoch int16 `json:"producerEpoch"`
+	FirstOffset   int64 `json:"firstOffset"`
+	LastOffset    int64 `json:"lastOffset"`
+}
+
+// PlanFailover says what a failover would do. It is a pure function: it asks nobody, and its only time is s.Taken.
+func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
+	fresh := cmp.Or(o.Fresh, 10*time.Second)
+	plan := FailoverPlan{
+		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(), SourceError: s.SourceError,
+		Severity: SeveritySafe, Topics: []FailoverTopic{}, Partitions: []FailoverPartition{},
+	}
+	var known int64
+	for _, name := range planTopics(&s, o.Topics) {
+		topic := FailoverTopic{Topic: name, Outcome: OutcomeDone}
+		member, ok := topicOf(&s, name)
+		partitions := partitionsOf(&s, name)
+		switch {
+		case !ok:
+			topic.Outcome, topic.Code, topic.Reason = OutcomeRefused, TopicNotInClusterMirror, "not mirrored: the topic is not in this mirror; nothing is done"
+			plan.Severity = SeverityRefused
+		case len(partitions) == 0:
+			topic.Outcome = OutcomeRefused
+			topic.Reason = "its logs are not open here: " + orUnknown(member.Reason)
+			plan.Severity = SeverityRefused
+		default:
+			topic.Reason = member.Reason
+		}
+		for _, p := range partitions {
+			f := planFailoverPartition(&s, &p, fresh)
+			plan.Partitions = append(plan.Partitions, f)
+			plan.Severity = worse(plan.Severity, f.Severity)
+			if f.Outcome != OutcomeDone && topic.Outcome == OutcomeDone {
+				topic.Outcome = f.Outcome
+			}
+			if f.Outcome == OutcomeStop {
+				topic.Outcome = OutcomeStop
+				n, ok := f.Loss.Offsets.Value()
+				known += n
+				plan.Loss.AtLeast = plan.Loss.AtLeast || !ok || f.Loss.AtLeast
+			}
+		}
+		plan.Topics = append(plan.Topics, topic)
+	}
+	if known > 0 || !plan.Loss.AtLeast {
+		plan.Loss.Offsets = KnownNumber(known)
+	} else {
+		plan.Loss.AtLeast = false // nothing at all is known
+	}
+	return plan
+}
+
+func planFailoverPartition(s *Snapshot, p *PartitionStatus, fresh time.Duration) FailoverPartition {
+	f := FailoverPartition{
+		Topic: p.Topic, Partition: p.Partition, Outcome: OutcomeStop, State: p.State.String(),
+		MirrorEnd: KnownNumber(p.Replicated), SourceEnd: KnownNumber(p.SourceEnd), Aborts: []PlannedTransaction{}, Reasons: []string{},
+	}
+	if p.SourceSeen.IsZero() {
+		f.SourceEnd = Number{}
+	} else {
+		f.SourceSeen = p.SourceSeen.Round(0).UTC()
+	}
+	say := func(format string, args ...any) { f.Reasons = append(f.Reasons, fmt.Sprintf(format, args...)) }
+
+	switch {
+	case p.Owner == OwnerForeign && p.State != statemachine.Stopped:
+		f.Outcome, f.Severity = OutcomeRefused, SeverityRefused
+		say("another process has this log under leader epoch %d; run the failover there, or end that process first", p.LeaderEpoch)
+	case p.LME != nil && p.LME.Episode == p.Episode && p.State != statemachine.Stopped && p.LME.Offset > p.End:
+		f.Outcome, f.Severity = OutcomeRefused, SeverityRefused
+		say("destination log lost: it ends at %d, below the last mirror offset %d that was recorded; restore the log first", p.End, p.LME.Offset)
+	case p.State == statemachine.Stopped:
+		f.Outcome, f.Severity, f.Loss = OutcomeDone, SeveritySafe, Loss{Offsets: KnownNumber(0)}
+		f.MirrorEnd = Number{}
+		if p.LME != nil {
+			f.MirrorEnd = KnownNumber(p.LME.Offset)
+		}
+		if p.Owner != OwnerOpen {
+			f.Outcome = OutcomeStop
+			say("stopped, but its log is not open for clients; it will be opened, nothing else is done")
+		} else {
+			say("already done: stopped and open for clients")
+		}
+		return f
+	}
+
+	if p.Reason != "" {
+		say("%s: %s", p.State, p.Reason)
+	}
+	if p.State == statemachine.Stopping {
+		say("a stop is under way%s", because(p.Step))
+	}
+	if p.State == statemachine.Unknown || p.State == statemachine.Preparing {
+		say("not mirroring yet: the copy was not compared with the source in this episode, and is opened as it is")
+	}
+	if p.NeedsConsent != nil {
+		say("it was waiting for consent to drop [%d,%d); a failover drops nothing of it", p.NeedsConsent.From, p.NeedsConsent.To)
+	}
+	if p.LostTo > p.LostFrom {
+		say("[%d,%d) was gone at the source before it could be copied", p.LostFrom, p.LostTo)
+	}
+	if p.NoEpochChecks {
+		say("no divergence checks: the source cannot answer for leader epochs")
+	}
+	if p.End > p.Replicated {
+		say("[%d,%d) is copied but not replicated; what replicas do not confirm during the stop is cut", p.Replicated, p.End)
+	}
+	if f.Outcome == OutcomeRefused {
+		return f
+	}
+	for _, t := range p.InFlight {
+		f.Aborts = append(f.Aborts, PlannedTransaction(t))
+	}
+	opens := p.End
+	if p.NothingLeft {
+		opens = max(opens, p.SourceEnd)
+	}
+	f.OpensAt = KnownNumber(opens + int64(len(f.Aborts)) + 1)
+
+	if end, ok := f.SourceEnd.Value(); ok {
+		missing := max(0, end-p.Replicated)
+		if p.NothingLeft {
+			missing = max(0, p.End-p.Replicated)
+			say("nothing is left to read up to %d, though the copy ends at %d", end, p.End)
+		}
+		old := s.SourceError != "" || !p.LagUnknown.IsZero() || s.Taken.Sub(p.SourceSeen) > fresh
+		f.Loss = Loss{Offsets: KnownNumber(missing), AtLeast: old}
+	}
+	f.Severity = f.Loss.severity()
+	return f
+}
+
+// Text columns of a plan's table.
+var failoverColumns = []string{"PARTITION", "STATE", "MIRROR END", "SOURCE END", "LOSS", "OPENS AT", "ABORTS", "PLAN"}
+
+// String is the plan for a person: the verdict first, then a line for each partition, then what has to be known of single ones.
+func (p FailoverPlan) String() string {
+	var t planText
+	t.line("FAILOVER PLAN  mirror %s  %s", p.Mirror, stamp(p.Taken))
+	t.line("source %s → destination %s", orUnknown(p.SourceClusterID), orUnknown(p.DestinationClusterID))
+	if p.SourceError != "" {
+		t.line("the source does not answer: %s", p.SourceError)
+	}
+	t.line("%s", p.verdict())
+	var rows, notes [][]string
+	for _, x := range p.Topics {
+		if x.Outcome == OutcomeRefused && x.Reason != "" {
+			code := ""
+			if x.Code != OK {
+				code = x.Code.String() + ": "
+			}
+			notes = append(notes, []string{x.Topic, code + x.Reason})
+		} else if x.Reason != "" {
+			notes = append(notes, []string{x.Topic, x.Reason})
+		}
+	}
+	for _, x := range p.Partitions {
+		name := fmt.Sprintf("%s-%d", x.Topic, x.Partition)
+		loss, opens := x.Loss.String(), x.OpensAt.String()
+		if x.Outcome == OutcomeDone {
+			loss, opens = "-", "-"
+		}
+		if x.Outcome == OutcomeRefused {
+			loss, opens = "-", "-"
+		}
+		rows = append(rows, []string{name, x.State, x.MirrorEnd.String(), x.seen(p.Taken), loss, opens, fmt.Sprint(len(x.Aborts)), string(x.Outcome)})
+		for _, a := range x.Aborts {
+			notes = append(notes, []string{name, fmt.Sprintf("ABORT for producer %d epoch %d, open since %d: %d..%d stay hidden from read_committed readers, also if the source committed them",
+				a.ProducerID, a.ProducerEpoch, a.FirstOffset, a.FirstOffset, a.LastOffset)})
+		}
+		for _, r := range x.Reasons {
+			notes = append(notes, []string{name, r})
+		}
+	}
+	if len(rows) > 0 {
+		t.line("")
+		t.table(failoverColumns, rows)
+		t.line("")
+		t.line("Mirror ends are the destination's, at the time above; source ends were measured by the mirror, when stands beside them. Loss and ends count offsets")
+		t.line("(records and transaction markers). OPENS AT is the first offset for clients if nothing more is copied before the stop.")
+	}
+	if len(notes) > 0 {
+		t.line("")
+		for _, n := range notes {
+			t.line("%s: %s", n[0], n[1])
+		}
+	}
+	return t.String()
+}
+
+// seen is the source end with its age.
+func (x *FailoverPartition) seen(taken time.Time) string {
+	if _, known := x.SourceEnd.Value(); !known {
+		return "unknown"
+	}
+	how := "measured"
+	if x.Loss.AtLeast || x.Outcome != OutcomeStop {
+		how = "last seen"
+	}
+	return fmt.Sprintf("%s, %s %s", x.SourceEnd, how, age(taken.Sub(x.SourceSeen)))
+}
+
+func (p FailoverPlan) verdict() string {
+	var stop, done, refused, loses, unknown int
+	for _, x := range p.Partitions {
+		switch x.Outcome {
+		case OutcomeDone:
+			done++
+		case OutcomeRefused:
+			refused++
+		default:
+			stop++
+		}
+		switch x.Severity {
+		case SeverityLoses:
+			loses++
+		case SeverityUnknown:
+			unknown++
+		}
+	}
+	topics := 0
+	for _, x := range p.Topics {
+		if x.Outcome == OutcomeRefused {
+			topics++
+		}
+	}
+	s := plural(stop, "partition", "partitions") + " to stop"
+	n, _ := p.Loss.Offsets.Value()
+	switch {
+	case stop == 0:
+		s = "NOTHING TO STOP"
+	case unknown > 0 && n > 0:
+		s = fmt.Sprintf("LOSS UNKNOWN: %s; %s with an end at the source that cannot be measured now; known to be missing: at least %d offsets", s, plural(unknown, "partition", "partitions"), n)
+	case unknown > 0:
+		s = fmt.Sprintf("LOSS UNKNOWN: %s; %s with an end at the source that cannot be measured now", s, plural(unknown, "partition", "partitions"))
+	case loses > 0:
+		s = fmt.Sprintf("LOSES %d OFFSETS in %s: %s", n, plural(loses, "partition", "partitions"), s)
+	default:
+		s = "SAFE: " + s + ", nothing known to the source is missing"
+	}
+	if done > 0 {
+		s += fmt.Sprintf("; %s already done", plural(done, "partition", "partitions"))
+	}
+	if refused > 0 {
+		s += fmt.Sprintf("; %s REFUSED", plural(refused, "partition", "partitions"))
+	}
+	if topics > 0 {
+		s += fmt.Sprintf("; %s REFUSED", plural(topics, "topic", "topics"))
+	}
+	return s
+}
+
+// JSON is the plan with stable field names, indented. What is unknown is null; encoding/json reads an equal plan from it.
+func (p FailoverPlan) JSON() ([]byte, error) { return indentedJSON(p) }

@@ -1,0 +1,268 @@
+package mirror
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Snapshot is what is known of a mirror at one moment: the only input of a plan besides its options. It is plain data and keeps nothing alive.
+type Snapshot struct {
+	Mirror               string
+	SourceClusterID      string // "" if it was never seen
+	DestinationClusterID string
+	Taken                time.Time
+	SourceError          string // why the source does not answer; "" if it does, or if that is not known
+	Topics               []TopicSnapshot
+	Partitions           []PartitionStatus // in any order
+	Evidence             []Evidence        // for PlanFailback, at most one for a partition
+}
+
+// TopicSnapshot is one member of the mirror. It has no partitions in the Snapshot when its logs cannot be opened; Reason says why.
+type TopicSnapshot struct {
+	Topic      string
+	MirrorName string // of the desired state: "m", "m.paused", "m.stopped"
+	Reason     string // what is wrong with the topic as a whole, "" if nothing
+}
+
+// Evidence is what a comparison with the source showed for one partition.
+type Evidence struct {
+	TopicPartition
+	LME           int32          // last mirror epoch that the source recorded for this cluster, Unknown if none
+	LMO           int64          // last mirror offset, Unknown if none
+	Rounds        []EpochRound   // questions about epochs, in their order
+	Disagreements []Disagreement // transactions that ended differently on both sides (FindDisagreements)
+}
+
+// EpochRound is one question to the source (end offset for a leader epoch) and its answer.
+type EpochRound struct {
+	Ask      int32 `json:"ask"`
+	Epoch    int32 `json:"epoch"`    // in the answer, Unknown: undefined
+	End      int64 `json:"end"`      // in the answer, Unknown: undefined
+	Boundary int64 `json:"boundary"` // the common point is at most here
+}
+
+// Severity is how bad what a plan would do is. In order of badness: safe, loses, unknown, refused.
+type Severity string
+
+// The severities.
+const (
+	SeveritySafe    Severity = "safe"    // nothing is missing
+	SeverityLoses   Severity = "loses"   // a known number of offsets is given up
+	SeverityUnknown Severity = "unknown" // it cannot be known what is given up
+	SeverityRefused Severity = "refused" // this part of the plan will not be carried out
+)
+
+func (s Severity) rank() int {
+	return slices.Index([]Severity{SeveritySafe, SeverityLoses, SeverityUnknown, SeverityRefused}, s)
+}
+
+func worse(a, b Severity) Severity {
+	if b.rank() > a.rank() {
+		return b
+	}
+	return a
+}
+
+// Outcome is what a plan intends for one topic or partition.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeStop    Outcome = "stop"    // failover: it will be stopped and opened
+	OutcomeDone    Outcome = "done"    // nothing is left to do
+	OutcomeDrop    Outcome = "drop"    // failback: a range has to be dropped, with consent
+	OutcomeGo      Outcome = "go"      // failback: nothing has to be dropped
+	OutcomeRefused Outcome = "refused" // not possible; a reason stands beside it
+)
+
+// Number is a count or an offset that may be unknown. The zero value is unknown. In JSON: a number, or null.
+type Number struct {
+	value int64
+	known bool
+}
+
+// KnownNumber returns a known number; Unknown (any negative value) gives an unknown one.
+func KnownNumber(v int64) Number { return Number{max(v, 0), v >= 0} }
+
+// Value returns the number; ok is false when nobody knows it.
+func (n Number) Value() (v int64, ok bool) { return n.value, n.known }
+
+// String is the number in digits, or "unknown".
+func (n Number) String() string {
+	if !n.known {
+		return "unknown"
+	}
+	return strconv.FormatInt(n.value, 10)
+}
+
+// MarshalJSON writes a number or null.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if !n.known {
+		return []byte("null"), nil
+	}
+	return strconv.AppendInt(nil, n.value, 10), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Negative numbers are an error.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	if bytes.Equal(b, []byte("null")) {
+		*n = Number{}
+		return nil
+	}
+	v, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		return err
+	}
+	if v < 0 {
+		return errors.New("mirror: a number that is unknown is null, not negative")
+	}
+	*n = KnownNumber(v)
+	return nil
+}
+
+// Loss is how many offsets are given up. An offset is a record or a transaction marker, so it is an upper bound of records.
+type Loss struct {
+	// Offsets are known to be missing. Unknown: the source was never seen.
+	Offsets Number `json:"offsets"`
+	// AtLeast: more may be missing, because the source's end cannot be measured now.
+	AtLeast bool `json:"atLeast"`
+}
+
+// String never shows a bare number for something that is not known.
+func (l Loss) String() string {
+	n, known := l.Offsets.Value()
+	switch {
+	case !known:
+		return "unknown"
+	case l.AtLeast && n == 0:
+		return "unknown, none missing when last seen"
+	case l.AtLeast:
+		return fmt.Sprintf("unknown, at least %d", n)
+	case n == 0:
+		return "none"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func (l Loss) severity() Severity {
+	n, known := l.Offsets.Value()
+	switch {
+	case !known || l.AtLeast:
+		return SeverityUnknown
+	case n > 0:
+		return SeverityLoses
+	}
+	return SeveritySafe
+}
+
+// age is how long ago something was, in one unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "now"
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds ago", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm ago", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd ago", d/(24*time.Hour))
+}
+
+// planTopics is what a plan is about: the topics asked for in their order without repetitions, or all members by name.
+func planTopics(s *Snapshot, asked []string) []string {
+	if len(asked) > 0 {
+		var topics []string
+		for _, t := range asked {
+			if !slices.Contains(topics, t) {
+				topics = append(topics, t)
+			}
+		}
+		return topics
+	}
+	var topics []string
+	for _, t := range s.Topics {
+		topics = append(topics, t.Topic)
+	}
+	for _, p := range s.Partitions {
+		topics = append(topics, p.Topic)
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+// partitionsOf are the partitions of one topic by number.
+func partitionsOf(s *Snapshot, topic string) []PartitionStatus {
+	var ps []PartitionStatus
+	for _, p := range s.Partitions {
+		if p.Topic == topic {
+			ps = append(ps, p)
+		}
+	}
+	slices.SortFunc(ps, func(a, b PartitionStatus) int { return cmp.Compare(a.Partition, b.Partition) })
+	return ps
+}
+
+func topicOf(s *Snapshot, topic string) (TopicSnapshot, bool) {
+	i := slices.IndexFunc(s.Topics, func(t TopicSnapshot) bool { return t.Topic == topic })
+	if i >= 0 {
+		return s.Topics[i], true
+	}
+	return TopicSnapshot{}, slices.ContainsFunc(s.Partitions, func(p PartitionStatus) bool { return p.Topic == topic })
+}
+
+// planText writes the text form of a plan: lines, and tables with aligned columns.
+type planText struct{ strings.Builder }
+
+func (t *planText) line(format string, args ...any) {
+	fmt.Fprintf(&t.Builder, format, args...)
+	t.WriteByte('\n')
+}
+
+func (t *planText) table(header []string, rows [][]string) {
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	w.Flush()
+	for line := range strings.Lines(aligned.String()) {
+		t.line("%s", strings.TrimRight(line, " \n"))
+	}
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func indentedJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
