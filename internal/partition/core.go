@@ -17,7 +17,7 @@ type LossPolicy uint8
 const (
 	LossRestart LossPolicy = iota // the copy starts where the source's log now starts
 	LossFail                      // FAILED there
-	LossKeep                      // older records stay; a reported hole; start-following suspended
+	LossKeep                      // older records stay; a reported hole. The source's log start is then never followed, or a restart would drop what was to be kept
 )
 
 // Config is what a partition is told once. Durations of 0 mean the default in brackets.

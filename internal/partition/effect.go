@@ -34,7 +34,8 @@ const (
 	RaiseStart
 	// RaiseEpoch [Done]: destination leader epoch ≥ Epoch.
 	RaiseEpoch
-	// Rebuild [Replayed…, Done]: read the log's batches in [Offset, log end) and feed them.
+	// Rebuild [Replayed…, Done]: read the log's batches in [Offset, log end) and feed them. With First only the one batch that contains Offset is looked at
+	// (where a cut would go through a batch); feeding more does no harm.
 	Rebuild
 	// AddFetcher [Fetched…]: fetch from Offset under Epoch (the source's leader epoch), last fetched epoch LastEpoch (−1 none). It ends with RemoveFetcher. One reply at a
 	// time: after a Fetched the shell fetches this partition again only on Continue.
@@ -71,6 +72,7 @@ type Effect struct {
 	LME                *statemachine.LastMirrorEpoch
 	ExpectedStateEpoch int32
 	Prepare, Refresh   bool
+	First              bool
 	Offset             int64
 	Epoch              int32
 	LastEpoch          int32

@@ -10,17 +10,20 @@ type EventKind uint8
 
 // The events. An event that answers an effect carries the effect's Token; with another token it is dropped inside Step.
 const (
-	// Loaded: what the store and the log hold, once, first of all. Record, LME (nil if none), Log.
+	// Loaded: what the store and the log hold, once, first of all. Record, LME (nil if none), Log. Source, where the shell remembers it: ClusterID and TopicID of
+	// the source that this mirror copied so far (F-28, F-33 after a restart); zero values: not known.
 	Loaded EventKind = iota + 1
 	// Wish: the desired state, or its consents, changed. Want, Consents.
 	Wish
-	// Persisted answers Persist. StateEpoch is the record's new state epoch; Err set: not written (ErrFenced ends the partition for good).
+	// Persisted answers Persist. StateEpoch is the record's new state epoch; Err set: not written. ErrFenced, ErrNotOwner, ErrStateEpoch and an illegal move end
+	// the partition for good (Halt); after any other error the same write is asked for again after a back-off.
 	Persisted
-	// Done answers every effect that has no event of its own. Log where the effect read or changed the log. Err set: it failed.
+	// Done answers every effect that has no event of its own. Err set: it failed. Log, when Err is not set, after every effect but QuiesceGroups, SettleProducerIDs and
+	// ClampGroups, and after AwaitReplicated in any case; its Owner is read only after AskOwner.
 	Done
 	// SourceSeen answers CheckSource. Source; Err set: no answer, or a refusal (see SourceView.Refused).
 	SourceSeen
-	// EpochAnswer answers AskEpoch. AnswerEpoch, AnswerEnd (−1, −1 undefined); Err set: no answer.
+	// EpochAnswer answers AskEpoch. AnswerEpoch, AnswerEnd (−1, −1 undefined); Err set: no answer; with Source.NoEpochs too: there never will be one.
 	EpochAnswer
 	// Replayed feeds whole batches of the log in order, for Rebuild; Done with the same token ends it.
 	Replayed
@@ -138,6 +141,8 @@ type Fetch struct {
 	Records        []byte
 	// CutBatch is the size of the batch when Records holds only the beginning of one that exceeds the limit asked for; 0 otherwise.
 	CutBatch int32
+	// Crowded says that other partitions of the same reply carried records. The broker may then have left this one empty for want of room: no records prove nothing.
+	Crowded bool
 }
 
 // Truncation tells of records that were dropped, in an Emit.
