@@ -396,8 +396,14 @@ func (c *Cluster) LaunchBroker(broker int32) {
 	}
 }
 
-// Pause freezes a broker's process (SIGSTOP): connections stay, nothing answers.
-func (c *Cluster) Pause(broker int32) { c.signal(broker, syscall.SIGSTOP) }
+// Pause freezes a broker's process (SIGSTOP): connections stay, nothing answers. When it returns all threads stand.
+func (c *Cluster) Pause(broker int32) {
+	c.t.Helper()
+	c.signal(broker, syscall.SIGSTOP)
+	if err := c.node(broker).awaitStopped(); err != nil {
+		c.t.Fatalf("kafkatest: pause broker %d: %v", broker, err)
+	}
+}
 
 // Resume lets a paused broker go on.
 func (c *Cluster) Resume(broker int32) { c.signal(broker, syscall.SIGCONT) }

@@ -115,6 +115,23 @@ func (n *node) signal(s syscall.Signal) error {
 	return n.cmd.Process.Signal(s)
 }
 
+// awaitStopped waits until the kernel has stopped the process after a SIGSTOP. It does not collect the process's end: that is cmd.Wait's.
+func (n *node) awaitStopped() error {
+	const byPID, stopped = 1, 2 // P_PID, WSTOPPED of waitid(2)
+	n.mu.Lock()
+	pid := n.cmd.Process.Pid
+	n.mu.Unlock()
+	for {
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, byPID, uintptr(pid), 0, stopped, 0, 0)
+		if errno == 0 {
+			return nil
+		}
+		if errno != syscall.EINTR {
+			return errno
+		}
+	}
+}
+
 // end sends s, waits for the end of the process for as long as patience, and then kills it. A process that is gone already is no error.
 func (n *node) end(s syscall.Signal, patience time.Duration) error {
 	n.mu.Lock()
@@ -124,7 +141,7 @@ func (n *node) end(s syscall.Signal, patience time.Duration) error {
 		return nil
 	}
 	var err error
-	if e := cmd.Process.Signal(s); e == nil {
+	if cmd.Process.Signal(s) == nil {
 		if paused && s != syscall.SIGKILL {
 			cmd.Process.Signal(syscall.SIGCONT)
 		}

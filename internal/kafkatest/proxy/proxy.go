@@ -312,15 +312,14 @@ func (c *conn) write(to *net.TCPConn, ch chunk, count *int64) bool {
 			return false
 		}
 		l := c.p.Link()
-		if !c.pause(time.Until(ch.read.Add(l.Delay))) {
-			return false
-		}
-		if !c.passable() {
-			return false
-		}
 		n := len(rest)
+		wait := time.Until(ch.read.Add(l.Delay))
 		if l.Rate > 0 {
 			n = min(n, max(1, l.Rate/20))
+			wait = max(wait, 0) + time.Duration(n)*time.Second/time.Duration(l.Rate) // the time that these bytes are on the wire
+		}
+		if !c.pause(wait) || !c.passable() {
+			return false
 		}
 		w, err := to.Write(rest[:n])
 		c.p.mu.Lock()
@@ -335,9 +334,6 @@ func (c *conn) write(to *net.TCPConn, ch chunk, count *int64) bool {
 			return false
 		}
 		rest = rest[n:]
-		if l.Rate > 0 && !c.pause(time.Duration(n)*time.Second/time.Duration(l.Rate)) {
-			return false
-		}
 	}
 	return true
 }
