@@ -39,6 +39,7 @@ const (
 	attributeLogAppendTime = 0x08
 	attributeTransactional = 0x10
 	attributeControl       = 0x20
+	attributeDeleteHorizon = 0x40
 	codecMask              = 0x07
 )
 
@@ -124,6 +125,9 @@ func (h *Header) Transactional() bool { return h.Attributes&attributeTransaction
 
 // Control says that the batch is a control batch (a transaction marker, a producer-id reset …).
 func (h *Header) Control() bool { return h.Attributes&attributeControl != 0 }
+
+// DeleteHorizon says that compaction keeps this batch's tombstones or markers until the time in BaseTimestamp, which then is no record's time (KIP-534).
+func (h *Header) DeleteHorizon() bool { return h.Attributes&attributeDeleteHorizon != 0 }
 
 // ParseHeader reads the header at the start of b. Errors: ErrCut when b is shorter than the header, *FormatError, *CorruptError when the length field or a delta cannot be.
 // With an error the header holds what could be read: with ErrCut, base offset and length as soon as b reaches to the magic byte.
