@@ -58,6 +58,7 @@ type brokerLink struct {
 	busy     int
 	lastOK   time.Time
 	trouble  bool
+	err      error     // of the last fetch, nil if it was answered
 	notUntil time.Time // no new connection before
 	failures int
 }
@@ -180,6 +181,23 @@ func (l *link) healthy(tp TopicPartition) (bool, time.Time) {
 		return false, time.Time{}
 	}
 	return time.Since(w.on.lastOK) < l.m.fetchWait()+l.m.cfg.CallBound, w.on.lastOK
+}
+
+// troubled is why no broker answers, "" while any does.
+func (l *link) troubled() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	reason := ""
+	for _, b := range l.brokers {
+		if !b.used() {
+			continue
+		}
+		if b.err == nil {
+			return ""
+		}
+		reason = max(reason, b.err.Error())
+	}
+	return reason
 }
 
 // stuck says that a partition that should be fetched has no fetcher, or one that has not come back from its last answer for that long (F-74).
@@ -339,7 +357,7 @@ func (b *brokerLink) failed(err error) {
 	b.failures = min(b.failures+1, 6)
 	b.notUntil = time.Now().Add(b.l.m.cfg.FetchBackoff << (b.failures - 1))
 	first := !b.trouble
-	b.trouble = true
+	b.trouble, b.err = true, err
 	var hit []*want
 	for _, w := range b.l.wants {
 		if w.on == b && w.state == wantReady {
@@ -367,7 +385,7 @@ func (b *brokerLink) answered() {
 	b.l.mu.Lock()
 	b.lastOK = time.Now()
 	again := b.trouble
-	b.trouble, b.failures = false, 0
+	b.trouble, b.err, b.failures = false, nil, 0
 	b.notUntil = time.Time{}
 	b.l.mu.Unlock()
 	if again {
@@ -377,7 +395,12 @@ func (b *brokerLink) answered() {
 
 // dispatch hands each partition of a reply to its runner; false: nobody wanted any.
 func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
-	any := false
+	any, full := false, 0
+	for i := range reply {
+		if len(reply[i].Records) > 0 {
+			full++
+		}
+	}
 	for i := range reply {
 		p := &reply[i]
 		b.l.mu.Lock()
@@ -390,10 +413,10 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
 		w.failing = p.Err != nil
 		f := partition.Fetch{
 			Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, HighWatermark: p.HighWatermark, LastStable: p.LastStable, LogStart: p.LogStart,
-			LeaderID: Unknown, CurrentEpoch: Unknown, Records: p.Records,
+			LeaderID: Unknown, CurrentEpoch: Unknown, Records: p.Records, Crowded: full > 0 && len(p.Records) == 0,
 		}
 		if len(p.Records) > 0 {
-			if h, n, err := batch.Next(p.Records); errors.Is(err, batch.ErrCut) && h.Length > 0 {
+			if _, n, err := batch.Next(p.Records); errors.Is(err, batch.ErrCut) && n > 0 {
 				f.CutBatch = int32(min(n, 1<<30))
 				w.at.MaxBytes = max(w.at.MaxBytes, f.CutBatch)
 			}

@@ -349,6 +349,7 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 		owner, epoch, err := r.log.Owner(ctx)
 		if err == nil {
 			v.Owner, v.LeaderEpoch = partition.Ownership(owner), epoch
+			r.setOwner(owner)
 		}
 		ev := partition.Event{Kind: partition.Loaded, Record: statemachine.NewPartitionState(), Log: v}
 		if e, ok := m.loaded[m.key(r)]; ok {

@@ -19,8 +19,8 @@ type FailbackOptions struct {
 	Topics []string
 }
 
-// FailbackPlan is what this cluster, which was the source once and is to become a mirror of the cluster that took over, would have to drop. It is made after a Start
-// without consents: such a start compares the logs, changes nothing, and waits. A Start with Consents carries exactly this plan out. It is plain data.
+// FailbackPlan is what this cluster, which was the source once and is to become a mirror of the cluster that took over, would have to drop. Mirror.PlanFailback makes
+// it and changes nothing; a Start that was refused for want of consent leads to the same plan. A Start with Consents carries exactly this plan out. It is plain data.
 type FailbackPlan struct {
 	Mirror               string              `json:"mirror"`
 	SourceClusterID      string              `json:"sourceClusterId"`      // the cluster that has the truth now
@@ -136,11 +136,16 @@ func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
 	} else {
 		f.SourceSeen = p.SourceSeen.Round(0).UTC()
 	}
+	compared := false
 	if i := slices.IndexFunc(s.Evidence, func(e Evidence) bool { return e.TopicPartition == TopicPartition{p.Topic, p.Partition} }); i >= 0 {
 		e := &s.Evidence[i]
 		f.LME, f.LMO = KnownNumber(int64(e.LME)), KnownNumber(e.LMO)
 		f.Rounds = append(f.Rounds, e.Rounds...)
 		f.Disagreements = append(f.Disagreements, e.Disagreements...)
+		compared = e.Compared
+		if compared {
+			f.CommonPoint = KnownNumber(e.CommonPoint)
+		}
 	}
 	refuse := func(format string, args ...any) {
 		f.Outcome, f.Severity = OutcomeRefused, SeverityRefused
@@ -159,6 +164,11 @@ func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
 		case need.To != p.End:
 			refuse("the log ends at %d, but it was compared when it ended at %d: somebody writes to it", p.End, need.To)
 		}
+		return f
+	}
+	if compared && (p.State == statemachine.Stopped || p.State == statemachine.Unknown) {
+		f.Outcome, f.Dropped = OutcomeGo, KnownNumber(0)
+		f.Reasons = append(f.Reasons, "nothing has to be dropped")
 		return f
 	}
 	switch p.State {

@@ -34,7 +34,9 @@ type runner struct {
 	waitToken partition.Token
 
 	seenMu   sync.Mutex
-	seen     SourceView // what the shell last told the core about the source
+	owner    Ownership            // as the log said last
+	dropped  partition.Truncation // last one that was carried out
+	seen     SourceView           // what the shell last told the core about the source
 	retry    *time.Timer
 	retryAt  time.Time
 	moved    time.Time // when End last moved or fetching began, for the watchdog
@@ -147,30 +149,23 @@ func (r *runner) do(e *partition.Effect) {
 		}
 		r.done(e.Token, err)
 	case partition.Truncate:
-		err := r.saveDropped(e.Dropped)
-		if err == nil {
-			ctx, stop := r.bounded()
-			_, err = r.log.TruncateTo(ctx, e.Offset)
-			stop()
-		}
-		r.done(e.Token, err)
+		offset := e.Offset
+		r.done(e.Token, r.cut(e.Dropped, func(ctx context.Context) error {
+			_, err := r.log.TruncateTo(ctx, offset)
+			return err
+		}))
 	case partition.Reset:
-		err := r.saveDropped(e.Dropped)
-		if err == nil {
-			ctx, stop := r.bounded()
-			err = r.log.ResetTo(ctx, e.Offset)
-			stop()
-		}
-		r.done(e.Token, err)
+		offset := e.Offset
+		r.done(e.Token, r.cut(e.Dropped, func(ctx context.Context) error { return r.log.ResetTo(ctx, offset) }))
 	case partition.RaiseStart:
 		ctx, stop := r.bounded()
 		err := r.log.RaiseStart(ctx, e.Offset)
 		stop()
 		r.done(e.Token, err)
 	case partition.CloseForWrites:
-		r.beside(e.Token, r.m.cfg.CallBound, r.log.CloseForWrites)
+		r.beside(e.Token, r.m.cfg.CallBound, r.gate(r.log.CloseForWrites, OwnerOurs))
 	case partition.OpenLog:
-		r.beside(e.Token, r.m.cfg.CallBound, r.log.Open)
+		r.beside(e.Token, r.m.cfg.CallBound, r.gate(r.log.Open, OwnerOpen))
 	case partition.AwaitReplicated:
 		offset, bound := e.Offset, e.Bound
 		r.beside(e.Token, bound, func(ctx context.Context) error { return r.log.AwaitReplicated(ctx, offset) })
@@ -247,6 +242,41 @@ func (r *runner) beside(token partition.Token, bound time.Duration, f func(conte
 	})
 }
 
+// cut hands what will be dropped to the sink, then drops it.
+func (r *runner) cut(d partition.Truncation, drop func(context.Context) error) error {
+	if err := r.saveDropped(d); err != nil {
+		return err
+	}
+	ctx, stop := r.bounded()
+	defer stop()
+	if err := drop(ctx); err != nil {
+		return err
+	}
+	if d.To > d.From {
+		r.seenMu.Lock()
+		r.dropped = d
+		r.seenMu.Unlock()
+	}
+	return nil
+}
+
+// gate moves the gate and remembers where it is.
+func (r *runner) gate(move func(context.Context) error, to Ownership) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := move(ctx)
+		if err == nil {
+			r.setOwner(to)
+		}
+		return err
+	}
+}
+
+func (r *runner) setOwner(o Ownership) {
+	r.seenMu.Lock()
+	r.owner = o
+	r.seenMu.Unlock()
+}
+
 func (r *runner) askOwner(token partition.Token) {
 	r.m.spawn(func() {
 		ctx, stop := r.bounded()
@@ -255,6 +285,7 @@ func (r *runner) askOwner(token partition.Token) {
 		v := r.view()
 		if err == nil {
 			v.Owner, v.LeaderEpoch = partition.Ownership(owner), epoch
+			r.setOwner(owner)
 		}
 		r.send(partition.Event{Kind: partition.Done, Token: token, Log: v, Err: err})
 	})
@@ -374,17 +405,17 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	r.coreMu.Unlock()
 	healthy, answered := r.m.link.healthy(r.tp)
 	r.seenMu.Lock()
-	next := r.retryAt
+	next, owner, dropped := r.retryAt, r.owner, r.dropped
 	r.seenMu.Unlock()
 
 	s := PartitionStatus{
 		Mirror: r.m.cfg.Name, Topic: r.tp.Topic, Partition: r.tp.Partition, TopicID: r.topic.id,
 		State: c.Record.State, Want: c.Want, Step: c.Step, Reason: c.Record.ErrorMessage, RetryAttempt: c.Record.RetryAttempt, Episode: c.Record.Episode,
-		Start: r.log.Start(), End: r.log.End(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch(), Owner: Ownership(c.Log.Owner),
+		Start: r.log.Start(), End: r.log.End(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch(), Owner: owner,
 		LastStable: c.LastStable, LastEpoch: Unknown, HighestProducerID: c.HighestProducerID,
 		SourceClusterID: c.Source.ClusterID, SourceTopicID: c.Source.TopicID, SourceLeader: c.Source.LeaderID, SourceLeaderEpoch: c.Source.LeaderEpoch,
 		SourceStart: c.Source.LogStart, SourceEnd: c.Source.HighWatermark, SourceSeen: c.SourceSeen, NoEpochChecks: c.NoEpochs,
-		LagOffsets: Unknown, LagTime: Unknown, NothingLeft: c.NothingLeft, LostFrom: c.LostFrom, LostTo: c.LostTo, LME: c.LME, ResetAt: c.ResetAt,
+		LagOffsets: Unknown, LagTime: Unknown, NothingLeft: c.NothingLeft, LostFrom: c.LostFrom, LostTo: c.LostTo, DroppedFrom: dropped.From, DroppedTo: dropped.To, LME: c.LME, ResetAt: c.ResetAt,
 	}
 	if c.Record.State == statemachine.Failed && c.Record.RetryAttempt != statemachine.NonRetryable {
 		s.NextRetry = next

@@ -35,6 +35,8 @@ type TopicSnapshot struct {
 // Evidence is what a comparison with the source showed for one partition.
 type Evidence struct {
 	TopicPartition
+	Compared      bool           // the comparison came to an end
+	CommonPoint   int64          // both logs are equal below it; only with Compared
 	LME           int32          // last mirror epoch that the source recorded for this cluster, Unknown if none
 	LMO           int64          // last mirror offset, Unknown if none
 	Rounds        []EpochRound   // questions about epochs, in their order

@@ -47,6 +47,8 @@ type PartitionStatus struct {
 	NothingLeft  bool          // the source end lies above End, and an empty fetch proved that there is nothing to read in between (F-05)
 	LostFrom     int64         // the last range that was lost at the source before it was copied: [LostFrom, LostTo); both 0: none
 	LostTo       int64
+	DroppedFrom  int64 // the last range that was cut from the copy in this process: [DroppedFrom, DroppedTo); both 0: none
+	DroppedTo    int64
 	NeedsConsent *Consent                      // what a refused start would drop
 	LME          *statemachine.LastMirrorEpoch // recorded at the last stop
 	Aborts       []AbortMarker                 // written by the last stop

@@ -1,0 +1,246 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// Snapshot is what the mirror knows now, as the input of PlanFailover. It asks nobody and waits for nothing, so it is there when the source is gone.
+func (m *Mirror) Snapshot() Snapshot {
+	st := m.Status()
+	s := Snapshot{Mirror: st.Mirror, SourceClusterID: st.SourceClusterID, DestinationClusterID: st.DestinationClusterID, Taken: st.Taken, SourceError: m.link.troubled()}
+	for _, t := range st.Topics {
+		ts := TopicSnapshot{Topic: t.Topic, MirrorName: t.MirrorName}
+		if t.Err != nil {
+			ts.Reason = t.Err.Error()
+		}
+		s.Topics = append(s.Topics, ts)
+		s.Partitions = append(s.Partitions, t.Partitions...)
+	}
+	return s
+}
+
+// FailoverReport is what a failover did. It is plain data.
+type FailoverReport struct {
+	Mirror               string
+	SourceClusterID      string
+	DestinationClusterID string
+	Began                time.Time
+	Took                 time.Duration
+	Topics               []TopicResult // refused topics, and topics without logs
+	Partitions           []FailoverResult
+}
+
+// FailoverResult is what happened to one partition.
+type FailoverResult struct {
+	Topic       string
+	Partition   int32
+	State       statemachine.State
+	Err         error // why it is not open for clients; nil: it is
+	AlreadyDone bool  // it was stopped and open before
+	FinalOffset int64 // last mirror offset: records below it are the source's; Unknown
+	LME         int32 // last mirror epoch, Unknown
+	OpensAt     int64 // first offset for clients
+	Aborts      []AbortMarker
+	ResetAt     int64 // of the MIRROR_PID_RESET, Unknown
+	// Missing is how many offsets the source was known to have beyond FinalOffset. It is a lower bound once the source is gone; Unknown when its end was never seen.
+	Missing    int64
+	SourceEnd  int64     // what Missing was computed with, Unknown
+	SourceSeen time.Time // when that was measured
+	// Differences say where the execution differs from the plan.
+	Differences []string
+}
+
+// ErrIncomplete: a failover or failback ended with partitions that are not where they should be. The report names each with its reason; run the same again.
+var ErrIncomplete = errors.New("mirror: not complete")
+
+// ExecuteFailover carries a plan out: it wants the plan's topics stopped, and waits until every partition is open for clients or cannot be. It makes no call to the source.
+// It never refuses because ends have moved since the plan was made; the report names the differences. Repeating it is harmless. The context bounds the wait; give it
+// a deadline. The error is nil only if every topic of the plan was failed over: then errors.Is finds ErrIncomplete, or the context's end, and the report says which.
+func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (FailoverReport, error) {
+	r := FailoverReport{Mirror: m.cfg.Name, SourceClusterID: plan.SourceClusterID, DestinationClusterID: plan.DestinationClusterID, Began: time.Now()}
+	var topics []string
+	for _, t := range plan.Topics {
+		topics = append(topics, t.Topic)
+	}
+	if len(topics) == 0 {
+		return r, nil
+	}
+	results, err := m.admin.Stop(ctx, topics, StopOptions{})
+	if results == nil && err != nil {
+		return r, err
+	}
+	members := map[string]bool{}
+	for _, t := range results {
+		if t.Err != nil {
+			r.Topics = append(r.Topics, t)
+			continue
+		}
+		members[t.Topic] = true
+	}
+
+	waitErr := m.Await(ctx, func(s Status) bool {
+		for _, t := range s.Topics {
+			if !members[t.Topic] {
+				continue
+			}
+			if _, want, _ := statemachine.ParseMirrorNameValue(t.MirrorName); want != statemachine.WantStopped {
+				return false // not seen by the reconciler yet
+			}
+			if len(t.Partitions) == 0 && t.Err == nil {
+				return false
+			}
+			for i := range t.Partitions {
+				if p := &t.Partitions[i]; !stopSettled(p) && s.Fenced == nil {
+					return false
+				}
+			}
+		}
+		return true
+	})
+
+	st := m.Status()
+	complete := len(r.Topics) == 0
+	for _, t := range st.Topics {
+		if !members[t.Topic] {
+			continue
+		}
+		if len(t.Partitions) == 0 {
+			complete = false
+			r.Topics = append(r.Topics, TopicResult{Topic: t.Topic, Err: &Error{Code: UnknownTopicOrPartition, Mirror: m.cfg.Name, Topic: t.Topic, Partition: -1,
+				Message: "its logs are not open here", Err: t.Err}})
+		}
+		for i := range t.Partitions {
+			res := m.failoverResult(plan, &t.Partitions[i], waitErr)
+			complete = complete && res.Err == nil
+			r.Partitions = append(r.Partitions, res)
+		}
+	}
+	r.Took = time.Since(r.Began)
+	switch {
+	case complete:
+		return r, nil
+	case waitErr != nil:
+		return r, fmt.Errorf("%w: %w", ErrIncomplete, waitErr)
+	}
+	return r, ErrIncomplete
+}
+
+// stopSettled says that a stop has ended, or that only a person can end it.
+func stopSettled(p *PartitionStatus) bool {
+	if p.Want != statemachine.WantStopped {
+		return false
+	}
+	return p.State == statemachine.Stopped && p.Owner == OwnerOpen || p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable
+}
+
+func (m *Mirror) failoverResult(plan FailoverPlan, p *PartitionStatus, waitErr error) FailoverResult {
+	res := FailoverResult{Topic: p.Topic, Partition: p.Partition, State: p.State, FinalOffset: Unknown, LME: Unknown, OpensAt: p.End, Aborts: p.Aborts, ResetAt: p.ResetAt,
+		Missing: Unknown, SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen}
+	if p.LME != nil {
+		res.LME, res.FinalOffset = p.LME.Epoch, p.LME.Offset
+	}
+	if p.State != statemachine.Stopped || p.Owner != OwnerOpen {
+		reason := p.Reason
+		if reason == "" {
+			reason = "still " + p.State.String()
+			if p.Step != "" {
+				reason += " at " + p.Step
+			}
+		}
+		res.Err = &Error{Code: InvalidClusterMirrorState, Mirror: m.cfg.Name, Topic: p.Topic, Partition: p.Partition, Message: reason, Err: waitErr}
+		return res
+	}
+	if !p.SourceSeen.IsZero() && p.SourceEnd >= 0 && res.FinalOffset >= 0 {
+		res.Missing = max(0, p.SourceEnd-res.FinalOffset)
+		if p.NothingLeft {
+			res.Missing = 0
+		}
+	}
+	i := slices.IndexFunc(plan.Partitions, func(x FailoverPartition) bool { return x.Topic == p.Topic && x.Partition == p.Partition })
+	if i < 0 {
+		res.Differences = append(res.Differences, "the plan did not know this partition")
+		return res
+	}
+	was := plan.Partitions[i]
+	if was.Outcome == OutcomeDone {
+		res.AlreadyDone = true
+		return res
+	}
+	if end, ok := was.MirrorEnd.Value(); ok && res.FinalOffset >= 0 && end != res.FinalOffset {
+		res.Differences = append(res.Differences, fmt.Sprintf("the plan saw the mirror end at %d, the final offset is %d", end, res.FinalOffset))
+	}
+	if len(was.Aborts) != len(res.Aborts) {
+		res.Differences = append(res.Differences, fmt.Sprintf("the plan saw %d open transactions, %d were aborted", len(was.Aborts), len(res.Aborts)))
+	}
+	return res
+}
+
+// Failover plans from what is known now and carries the plan out at once.
+func (m *Mirror) Failover(ctx context.Context, o FailoverOptions) (FailoverReport, error) {
+	return m.ExecuteFailover(ctx, PlanFailover(m.Snapshot(), o))
+}
+
+// String is the report for a person: the verdict first, then a line for each partition.
+func (r FailoverReport) String() string {
+	var t planText
+	open := 0
+	for _, p := range r.Partitions {
+		if p.Err == nil {
+			open++
+		}
+	}
+	t.line("FAILOVER REPORT  mirror %s  %s  took %s", r.Mirror, stamp(r.Began), r.Took.Round(time.Millisecond))
+	t.line("source %s → destination %s", orUnknown(r.SourceClusterID), orUnknown(r.DestinationClusterID))
+	verdict := fmt.Sprintf("%d of %s open for clients", open, plural(len(r.Partitions), "partition", "partitions"))
+	if len(r.Topics) > 0 {
+		verdict += fmt.Sprintf("; %s refused", plural(len(r.Topics), "topic", "topics"))
+	}
+	t.line("%s", verdict)
+	var rows, notes [][]string
+	for _, x := range r.Topics {
+		notes = append(notes, []string{x.Topic, x.Err.Error()})
+	}
+	for _, p := range r.Partitions {
+		name := fmt.Sprintf("%s-%d", p.Topic, p.Partition)
+		result := "open"
+		switch {
+		case p.Err != nil:
+			result = "NOT OPEN"
+		case p.AlreadyDone:
+			result = "was open"
+		}
+		missing := "unknown"
+		if p.Missing >= 0 {
+			missing = fmt.Sprintf("%d, source end %d seen %s", p.Missing, p.SourceEnd, age(r.Began.Add(r.Took).Sub(p.SourceSeen)))
+		}
+		rows = append(rows, []string{name, p.State.String(), KnownNumber(p.FinalOffset).String(), KnownNumber(int64(p.LME)).String(), fmt.Sprint(p.OpensAt), missing, fmt.Sprint(len(p.Aborts)), result})
+		for _, a := range p.Aborts {
+			notes = append(notes, []string{name, fmt.Sprintf("ABORT at %d for producer %d epoch %d, open since %d", a.Offset, a.ProducerID, a.ProducerEpoch, a.FirstOffset)})
+		}
+		for _, d := range p.Differences {
+			notes = append(notes, []string{name, d})
+		}
+		if p.Err != nil {
+			notes = append(notes, []string{name, p.Err.Error()})
+		}
+	}
+	if len(rows) > 0 {
+		t.line("")
+		t.table([]string{"PARTITION", "STATE", "FINAL OFFSET", "LME", "OPENS AT", "NOT MIRRORED", "ABORTS", "RESULT"}, rows)
+		t.line("")
+		t.line("NOT MIRRORED counts offsets below the source's end as last seen; what the source took after that moment is not known here.")
+	}
+	if len(notes) > 0 {
+		t.line("")
+		for _, n := range notes {
+			t.line("%s: %s", n[0], n[1])
+		}
+	}
+	return t.String()
+}
