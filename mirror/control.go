@@ -146,9 +146,8 @@ func (m *memoryControl) Update(ctx context.Context, change func(*ControlState) e
 	if next.equal(m.state) {
 		return nil
 	}
-	next = next.Clone() // change may have kept a slice
 	next.Version = m.state.Version + 1
-	m.state = next
+	m.state = next.Clone() // change may have kept what it was given
 	close(m.changed)
 	m.changed = make(chan struct{})
 	return nil

@@ -1,6 +1,17 @@
 package mirror
 
-import "context"
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
 
 // Sink is handed the records that a truncation is about to drop. Safe for concurrent use.
 type Sink interface {
@@ -16,3 +27,155 @@ var Discard Sink = discard{}
 type discard struct{}
 
 func (discard) Dropped(context.Context, TopicPartition, int64, int64, []byte) error { return nil }
+
+// FileSink keeps dropped records below dir, which is created when it is needed: dir/TOPIC/PARTITION/FROM.TO.N.log, mode 0600, holding the batches and nothing else.
+// N is 0, and one more for each time that other records of the same range were dropped; nothing is ever overwritten. When Dropped returns, file and folders are synced.
+func FileSink(dir string) Sink { return &fileSink{dir: dir} }
+
+type fileSink struct {
+	dir string
+	mu  sync.Mutex // between choosing a name and taking it
+}
+
+func (s *fileSink) Dropped(ctx context.Context, tp TopicPartition, from, to int64, batches []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	fail := func(err error) error {
+		return fmt.Errorf("mirror: keeping dropped records [%d,%d) of %s-%d below %s: %w", from, to, tp.Topic, tp.Partition, s.dir, err)
+	}
+	if err := checkTopicName(tp.Topic); err != nil {
+		return fail(err)
+	}
+	if from < 0 || to <= from || len(batches) == 0 {
+		return fail(errors.New("nothing to keep"))
+	}
+	folder := filepath.Join(s.dir, tp.Topic, strconv.Itoa(int(tp.Partition)))
+	if err := s.makeFolder(folder); err != nil {
+		return fail(err)
+	}
+	temporary, err := writeSynced(folder, batches)
+	if err != nil {
+		return fail(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := 0; ; n++ {
+		path := filepath.Join(folder, fmt.Sprintf("%020d.%020d.%d.log", from, to, n))
+		have, err := os.ReadFile(path)
+		switch {
+		case err == nil && bytes.Equal(have, batches): // it came again
+			return orFail(fail, os.Remove(temporary), syncFolder(folder))
+		case err == nil:
+			continue
+		case !errors.Is(err, fs.ErrNotExist):
+			return fail(errors.Join(err, os.Remove(temporary)))
+		}
+		return orFail(fail, os.Rename(temporary, path), syncFolder(folder))
+	}
+}
+
+func orFail(fail func(error) error, errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// makeFolder makes the folders that are missing and syncs those that got a new entry.
+func (s *fileSink) makeFolder(folder string) error {
+	var missing []string
+	for f := folder; ; f = filepath.Dir(f) {
+		if _, err := os.Stat(f); err == nil {
+			break
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		missing = append(missing, f)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	for _, f := range missing {
+		if err := syncFolder(filepath.Dir(f)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeSynced(folder string, b []byte) (path string, err error) {
+	f, err := os.CreateTemp(folder, "unfinished-*") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if _, err = f.Write(b); err == nil {
+		err = f.Sync()
+	}
+	return f.Name(), errors.Join(err, f.Close())
+}
+
+func syncFolder(folder string) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// SinkFile is one file that a FileSink wrote.
+type SinkFile struct {
+	TopicPartition
+	From, To int64
+	Batches  []byte // whole batches, for Batches
+}
+
+// ReadSinkFile reads a file that a FileSink wrote and checks it: every batch is whole and its checksum right, and together they are the range that the name says.
+// With an error about the contents the file's bytes are returned all the same.
+func ReadSinkFile(path string) (SinkFile, error) {
+	fail := func(s SinkFile, format string, args ...any) (SinkFile, error) {
+		return s, fmt.Errorf("mirror: sink file %s: %w", path, fmt.Errorf(format, args...))
+	}
+	var s SinkFile
+	folder := filepath.Dir(path)
+	partition, err := strconv.ParseInt(filepath.Base(folder), 10, 32)
+	parts := strings.Split(filepath.Base(path), ".")
+	if err != nil || len(parts) != 4 || parts[3] != "log" {
+		return fail(s, "the name is not TOPIC/PARTITION/FROM.TO.N.log")
+	}
+	s.TopicPartition = TopicPartition{filepath.Base(filepath.Dir(folder)), int32(partition)}
+	from, errFrom := strconv.ParseInt(parts[0], 10, 64)
+	to, errTo := strconv.ParseInt(parts[1], 10, 64)
+	if err := errors.Join(errFrom, errTo); err != nil {
+		return fail(s, "the name is not TOPIC/PARTITION/FROM.TO.N.log: %w", err)
+	}
+	s.From, s.To = from, to
+	if s.Batches, err = os.ReadFile(path); err != nil {
+		return fail(s, "%w", err)
+	}
+	whole, next := 0, int64(Unknown)
+	for info, b := range Batches(s.Batches) {
+		if err := CheckBatch(b); err != nil {
+			return fail(s, "%w", err)
+		}
+		if whole == 0 && info.Base != s.From {
+			return fail(s, "begins at offset %d", info.Base)
+		}
+		if info.Base < next {
+			return fail(s, "the batch at %d comes after one that ends at %d", info.Base, next-1)
+		}
+		whole, next = whole+len(b), info.Next()
+	}
+	if whole != len(s.Batches) {
+		return fail(s, "byte %d is not the beginning of a whole batch", whole)
+	}
+	if next != s.To {
+		return fail(s, "ends at offset %d", next)
+	}
+	return s, nil
+}
