@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -29,7 +30,7 @@ type FailbackPlan struct {
 	Severity             Severity            `json:"severity"`
 	Dropped              int64               `json:"dropped"` // offsets given up, all partitions together
 	Preconditions        []Precondition      `json:"preconditions"`
-	Topics               []FailoverTopic     `json:"topics"` // outcome drop, go or refused
+	Topics               []PlanTopic     `json:"topics"` // outcome drop, go or refused
 	Partitions           []FailbackPartition `json:"partitions"`
 }
 
@@ -56,7 +57,7 @@ type FailbackPartition struct {
 	Start       int64     `json:"start"`   // of this cluster's log
 	End         int64     `json:"end"`
 	SourceEnd   Number    `json:"sourceEnd"`
-	SourceSeen  time.Time `json:"sourceSeen"`
+	SourceSeen  time.Time `json:"sourceSeen,omitzero"`
 	// What led to the common point: what the source recorded when it stopped mirroring us, then the rounds of questions about leader epochs.
 	LME           Number         `json:"lastMirrorEpoch"`
 	LMO           Number         `json:"lastMirrorOffset"`
@@ -77,19 +78,19 @@ type Disagreement struct {
 func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 	plan := FailbackPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(),
-		Severity: SeveritySafe, Topics: []FailoverTopic{}, Partitions: []FailbackPartition{},
+		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailbackPartition{},
 	}
 	compared, still := true, true
 	for _, name := range planTopics(&s, o.Topics) {
-		topic := FailoverTopic{Topic: name, Outcome: OutcomeGo}
+		topic := PlanTopic{Topic: name, Outcome: OutcomeGo}
 		member, ok := topicOf(&s, name)
 		partitions := partitionsOf(&s, name)
 		switch {
 		case !ok:
 			topic.Outcome, topic.Code = OutcomeRefused, TopicNotInClusterMirror
-			topic.Reason = "the topic is not in this mirror; start it without consents first: that compares the logs and changes nothing"
+			topic.Reason = "the topic is not in this mirror and was not compared; Mirror.PlanFailback compares it, or a start without consents, which then changes nothing"
 		case len(partitions) == 0:
-			topic.Outcome, topic.Reason = OutcomeRefused, "its logs are not open here: "+orUnknown(member.Reason)
+			topic.Outcome, topic.Reason = OutcomeRefused, cmp.Or(member.Reason, "its logs are not open here, and it is not known why")
 		default:
 			topic.Reason = member.Reason
 		}
@@ -121,8 +122,8 @@ func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 		plan.Preconditions = append(plan.Preconditions, Precondition{what, holds, detail})
 	}
 	hold("the source answers", s.SourceError == "", s.SourceError)
-	hold("every log was compared with the source", compared, "see the reasons of the refused ones; they are tried again by themselves")
-	hold("nobody writes here", still, "a log has grown since it was compared; end the writers, start again without consents, make a new plan")
+	hold("every log was compared with the source", compared, "the refused ones say why; mend that, then plan again")
+	hold("no log here has grown since it was compared", still, "somebody writes; end the writers, then plan again")
 	return plan
 }
 
@@ -136,27 +137,33 @@ func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
 	} else {
 		f.SourceSeen = p.SourceSeen.Round(0).UTC()
 	}
+	say := func(format string, args ...any) { f.Reasons = append(f.Reasons, fmt.Sprintf(format, args...)) }
 	compared := false
 	if i := slices.IndexFunc(s.Evidence, func(e Evidence) bool { return e.TopicPartition == TopicPartition{p.Topic, p.Partition} }); i >= 0 {
 		e := &s.Evidence[i]
 		f.LME, f.LMO = KnownNumber(int64(e.LME)), KnownNumber(e.LMO)
 		f.Rounds = append(f.Rounds, e.Rounds...)
 		f.Disagreements = append(f.Disagreements, e.Disagreements...)
-		compared = e.Compared
-		if compared {
+		if compared = e.Compared; compared {
 			f.CommonPoint = KnownNumber(e.CommonPoint)
 		}
 	}
 	refuse := func(format string, args ...any) {
 		f.Outcome, f.Severity = OutcomeRefused, SeverityRefused
-		f.Reasons = append(f.Reasons, fmt.Sprintf(format, args...))
+		say(format, args...)
 	}
 	if need := p.NeedsConsent; need != nil {
 		f.Outcome, f.Severity = OutcomeDrop, SeverityLoses
 		f.TopicID, f.Episode = need.TopicID, need.Episode
 		f.CommonPoint, f.From, f.To, f.Dropped = KnownNumber(need.From), KnownNumber(need.From), KnownNumber(need.To), KnownNumber(need.To-need.From)
 		if p.Reason != "" {
-			f.Reasons = append(f.Reasons, p.Reason)
+			say("%s", p.Reason)
+		}
+		if _, recorded := f.LME.Value(); compared && !recorded {
+			say("the source recorded no last mirror epoch for this cluster: what it has of these records cannot be told, so all of them are given up")
+		}
+		if p.NoEpochChecks {
+			say("no divergence checks: the source cannot answer for leader epochs, the common point is only what it recorded")
 		}
 		switch {
 		case p.Owner == OwnerForeign:
@@ -168,17 +175,17 @@ func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
 	}
 	if compared && (p.State == statemachine.Stopped || p.State == statemachine.Unknown) {
 		f.Outcome, f.Dropped = OutcomeGo, KnownNumber(0)
-		f.Reasons = append(f.Reasons, "nothing has to be dropped")
+		say("nothing has to be dropped")
 		return f
 	}
 	switch p.State {
 	case statemachine.Mirroring, statemachine.EpochFencing, statemachine.Pausing, statemachine.Paused:
 		f.Outcome, f.CommonPoint, f.Dropped = OutcomeGo, KnownNumber(p.End), KnownNumber(0)
-		f.Reasons = append(f.Reasons, "nothing had to be dropped")
+		say("nothing had to be dropped")
 	case statemachine.Failed:
 		refuse("FAILED: %s", orUnknown(p.Reason))
 	case statemachine.Stopped, statemachine.Unknown:
-		refuse("not started: start it without consents first; that compares the logs and changes nothing")
+		refuse("not compared: Mirror.PlanFailback compares the logs, or a start without consents, which then changes nothing")
 	case statemachine.Stopping:
 		refuse("a stop is under way%s", because(p.Step))
 	default:
@@ -229,7 +236,7 @@ func (p FailbackPlan) String() string {
 	}
 	verdict := "NOTHING TO DROP"
 	if drop > 0 {
-		verdict = fmt.Sprintf("DROPS %d OFFSETS in %s, after consent", p.Dropped, plural(drop, "partition", "partitions"))
+		verdict = fmt.Sprintf("DROPS %s in %s, after consent", plural(int(p.Dropped), "OFFSET", "OFFSETS"), plural(drop, "partition", "partitions"))
 	}
 	if ready > 0 {
 		verdict += fmt.Sprintf("; %s need no consent", plural(ready, "partition", "partitions"))

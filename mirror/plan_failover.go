@@ -26,14 +26,14 @@ type FailoverPlan struct {
 	SourceError          string              `json:"sourceError"`
 	Severity             Severity            `json:"severity"` // the worst of all topics and partitions
 	Loss                 Loss                `json:"loss"`     // of all partitions that will be stopped
-	Topics               []FailoverTopic     `json:"topics"`   // in the order of the request
+	Topics               []PlanTopic     `json:"topics"`   // in the order of the request
 	Partitions           []FailoverPartition `json:"partitions"`
 }
 
-// FailoverTopic is what is intended for one topic.
-type FailoverTopic struct {
+// PlanTopic is what a plan intends for one topic.
+type PlanTopic struct {
 	Topic   string  `json:"topic"`
-	Outcome Outcome `json:"outcome"` // stop, done or refused
+	Outcome Outcome `json:"outcome"` // failover: stop, done or refused; failback: drop, go or refused
 	Code    Code    `json:"code"`    // of a refusal of the whole topic; 0 otherwise
 	Reason  string  `json:"reason"`
 }
@@ -47,7 +47,7 @@ type FailoverPartition struct {
 	State      string               `json:"state"`      // KIP-1279's name
 	MirrorEnd  Number               `json:"mirrorEnd"`  // replicated end of the copy; of one that is done: the last mirror offset
 	SourceEnd  Number               `json:"sourceEnd"`  // the source's high watermark as last measured
-	SourceSeen time.Time            `json:"sourceSeen"` // when that was; zero: never
+	SourceSeen time.Time            `json:"sourceSeen,omitzero"` // when that was; zero, and absent in JSON: never
 	Loss       Loss                 `json:"loss"`
 	OpensAt    Number               `json:"opensAt"` // first offset for clients, if nothing more is copied before the stop
 	Aborts     []PlannedTransaction `json:"aborts"`  // open transactions that the stop ends
@@ -67,11 +67,12 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 	fresh := cmp.Or(o.Fresh, 10*time.Second)
 	plan := FailoverPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(), SourceError: s.SourceError,
-		Severity: SeveritySafe, Topics: []FailoverTopic{}, Partitions: []FailoverPartition{},
+		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{},
 	}
 	var known int64
+	never := false
 	for _, name := range planTopics(&s, o.Topics) {
-		topic := FailoverTopic{Topic: name, Outcome: OutcomeDone}
+		topic := PlanTopic{Topic: name, Outcome: OutcomeDone}
 		member, ok := topicOf(&s, name)
 		partitions := partitionsOf(&s, name)
 		switch {
@@ -80,7 +81,7 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 			plan.Severity = SeverityRefused
 		case len(partitions) == 0:
 			topic.Outcome = OutcomeRefused
-			topic.Reason = "its logs are not open here: " + orUnknown(member.Reason)
+			topic.Reason = "its logs are not open here: " + cmp.Or(member.Reason, "it is not known why")
 			plan.Severity = SeverityRefused
 		default:
 			topic.Reason = member.Reason
@@ -96,15 +97,15 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 				topic.Outcome = OutcomeStop
 				n, ok := f.Loss.Offsets.Value()
 				known += n
+				never = never || !ok
 				plan.Loss.AtLeast = plan.Loss.AtLeast || !ok || f.Loss.AtLeast
 			}
 		}
 		plan.Topics = append(plan.Topics, topic)
 	}
-	if known > 0 || !plan.Loss.AtLeast {
-		plan.Loss.Offsets = KnownNumber(known)
-	} else {
-		plan.Loss.AtLeast = false // nothing at all is known
+	plan.Loss.Offsets = KnownNumber(known)
+	if never && known == 0 {
+		plan.Loss = Loss{}
 	}
 	return plan
 }
@@ -235,8 +236,8 @@ func (p FailoverPlan) String() string {
 		t.line("")
 		t.table(failoverColumns, rows)
 		t.line("")
-		t.line("Mirror ends are the destination's, at the time above; source ends were measured by the mirror, when stands beside them. Loss and ends count offsets")
-		t.line("(records and transaction markers). OPENS AT is the first offset for clients if nothing more is copied before the stop.")
+		t.line("MIRROR END: what replicas hold at the destination at the time above. SOURCE END: what the mirror last heard of the source, with its age. Loss counts offsets:")
+		t.line("records and transaction markers. OPENS AT: the first offset for clients, if nothing more is copied before the stop.")
 	}
 	if len(notes) > 0 {
 		t.line("")
@@ -253,14 +254,15 @@ func (x *FailoverPartition) seen(taken time.Time) string {
 		return "unknown"
 	}
 	how := "measured"
-	if x.Loss.AtLeast || x.Outcome != OutcomeStop {
+	if x.Loss.AtLeast || x.Outcome != OutcomeStop || x.State == statemachine.Stopped.String() {
 		how = "last seen"
 	}
 	return fmt.Sprintf("%s, %s %s", x.SourceEnd, how, age(taken.Sub(x.SourceSeen)))
 }
 
 func (p FailoverPlan) verdict() string {
-	var stop, done, refused, loses, unknown int
+	var stop, done, refused, loses, unknown, never int
+	var oldest time.Time
 	for _, x := range p.Partitions {
 		switch x.Outcome {
 		case OutcomeDone:
@@ -275,6 +277,11 @@ func (p FailoverPlan) verdict() string {
 			loses++
 		case SeverityUnknown:
 			unknown++
+			if x.SourceSeen.IsZero() {
+				never++
+			} else if oldest.IsZero() || x.SourceSeen.Before(oldest) {
+				oldest = x.SourceSeen
+			}
 		}
 	}
 	topics := 0
@@ -283,19 +290,35 @@ func (p FailoverPlan) verdict() string {
 			topics++
 		}
 	}
-	s := plural(stop, "partition", "partitions") + " to stop"
-	n, _ := p.Loss.Offsets.Value()
+	var s string
+	stopping := plural(stop, "partition", "partitions") + " to stop"
+	n, known := p.Loss.Offsets.Value()
 	switch {
 	case stop == 0:
 		s = "NOTHING TO STOP"
-	case unknown > 0 && n > 0:
-		s = fmt.Sprintf("LOSS UNKNOWN: %s; %s with an end at the source that cannot be measured now; known to be missing: at least %d offsets", s, plural(unknown, "partition", "partitions"), n)
 	case unknown > 0:
-		s = fmt.Sprintf("LOSS UNKNOWN: %s; %s with an end at the source that cannot be measured now", s, plural(unknown, "partition", "partitions"))
+		s = "LOSS UNKNOWN"
+		switch {
+		case n > 0:
+			s += ", AT LEAST " + plural(int(n), "OFFSET", "OFFSETS")
+		case known:
+			s += ", nothing was missing when last seen"
+		}
+		s += fmt.Sprintf("; %s, source ends of %d not measurable now (", stopping, unknown)
+		if !oldest.IsZero() {
+			s += fmt.Sprintf("%d last seen, the oldest %s", unknown-never, age(p.Taken.Sub(oldest)))
+		}
+		if never > 0 && !oldest.IsZero() {
+			s += ", "
+		}
+		if never > 0 {
+			s += fmt.Sprintf("%d never seen", never)
+		}
+		s += ")"
 	case loses > 0:
-		s = fmt.Sprintf("LOSES %d OFFSETS in %s: %s", n, plural(loses, "partition", "partitions"), s)
+		s = fmt.Sprintf("LOSES %s in %s; %s", plural(int(n), "OFFSET", "OFFSETS"), plural(loses, "partition", "partitions"), stopping)
 	default:
-		s = "SAFE: " + s + ", nothing known to the source is missing"
+		s = "SAFE: nothing that the source is known to have is missing; " + stopping
 	}
 	if done > 0 {
 		s += fmt.Sprintf("; %s already done", plural(done, "partition", "partitions"))
