@@ -611,3 +611,49 @@ func TestVerbsReturnNoResultsWhenTheControlDoesNotTakeThem(t *testing.T) {
 		}
 	}
 }
+
+func TestVerbsEndWithTheirContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(bg)
+	cancel()
+	w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
+	w.has("m", "t", statemachine.Mirroring)
+	a := w.admin(t, c)
+	for name, verb := range map[string]func() ([]TopicResult, error){
+		"start":  func() ([]TopicResult, error) { return a.Start(ctx, []string{"t"}, StartOptions{}) },
+		"stop":   func() ([]TopicResult, error) { return a.Stop(ctx, []string{"t"}, StopOptions{}) },
+		"pause":  func() ([]TopicResult, error) { return a.Pause(ctx, []string{"t"}, PauseOptions{}) },
+		"resume": func() ([]TopicResult, error) { return a.Resume(ctx, []string{"t"}, ResumeOptions{}) },
+	} {
+		if results, err := verb(); results != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v %v", name, results, err)
+		}
+	}
+}
+
+func TestAdminReadsARealStateStore(t *testing.T) {
+	store := &statemachine.MemoryStore{}
+	session, err := store.Open(bg, "mirror")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
+	w.has("", "t", statemachine.Unknown)
+	a, err := NewAdmin("m", c, store, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expected := int32(0)
+	for _, state := range []statemachine.State{statemachine.Preparing, statemachine.Mirroring} {
+		results, err := a.Pause(bg, []string{"t"}, PauseOptions{})
+		wantResult(t, "before "+state.String(), one(t, results, err), InvalidClusterMirrorState, false)
+		r := statemachine.NewPartitionState()
+		r.State = state
+		written, err := session.Write(bg, []statemachine.Write{{Key: statemachine.Key{Mirror: "m", TopicID: adminTopicID("t")}, ExpectedStateEpoch: expected, LeaderEpoch: -1, State: &r}})
+		if err != nil || written[0].Err != nil {
+			t.Fatal(err, written)
+		}
+		expected = written[0].StateEpoch
+	}
+	results, err := a.Pause(bg, []string{"t"}, PauseOptions{})
+	wantResult(t, "MIRRORING", one(t, results, err), OK, true)
+}

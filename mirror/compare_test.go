@@ -317,3 +317,46 @@ func TestCompareReadsInBoundedChunks(t *testing.T) {
 		t.Errorf("%s; %d and %d reads", c, a.reads, b.reads)
 	}
 }
+
+func TestComparisonTexts(t *testing.T) {
+	l := threeBatches()
+	missing := threeBatches()
+	missing.batches = slices.Delete(missing.batches, 1, 2)
+	shifted := l.spoiled(3, func(b []byte) { batch.SetBaseOffset(b, 20) })
+	shifted.end = 22
+	unreadable := raw(l)
+	unreadable.pieces[0][16] = 1
+	for _, tc := range []struct {
+		a, b LogReader
+		want string
+	}{
+		{l, l, "equal; 4 batches, 339 bytes equal in [10,17)"},
+		{l, l.spoiled(2, func(b []byte) { b[70] ^= 1 }), "DIFFERENT: batch at offset 14 differs in byte 70 (records); 2 batches, 174 bytes equal in [10,17)"},
+		{l, missing, "DIFFERENT: batch at offsets 13..13 is missing in b; 1 batches, 100 bytes equal in [10,17)"},
+		{missing, l, "DIFFERENT: batch at offsets 13..13 is missing in a; 1 batches, 100 bytes equal in [10,17)"},
+		{l, shifted, "DIFFERENT: batch at offset 15 in a is at offset 20 in b; 3 batches, 252 bytes equal in [10,17); only b has [17,22)"},
+		{l, unreadable, "DIFFERENT: batch at offset 10 differs in byte 16 (magic): log b: message format v1 at 10: only v2 batches can be mirrored; 0 batches, 0 bytes equal in [10,17)"},
+		{unreadable, unreadable, "DIFFERENT: unreadable at offset 10: log a: message format v1 at 10: only v2 batches can be mirrored; 0 batches, 0 bytes equal in [10,17)"},
+		{l, logOf(data(10, 3)), "equal where both have records; 1 batches, 100 bytes equal in [10,13); only a has [13,17)"},
+		{l, &batchLog{}, "NOTHING IN COMMON; 0 batches, 0 bytes equal in [10,10); only a has [10,17)"},
+	} {
+		if got := compareLogs(t, tc.a, tc.b, CompareOptions{}).String(); got != tc.want {
+			t.Errorf("\n got %s\nwant %s", got, tc.want)
+		}
+	}
+	if got := (*Difference)(nil).String(); got != "no difference" {
+		t.Error(got)
+	}
+}
+
+func TestCompareLeavesOutWhatBeginsBeyondTheRange(t *testing.T) {
+	holed := logOf(data(0, 1), data(50, 1), data(60, 1))
+	for _, other := range []*batchLog{logOf(data(0, 1), data(50, 1)), logOf(data(0, 1), data(40, 2)), logOf(data(0, 1))} {
+		other.end = 62
+		for _, pair := range [][2]LogReader{{holed, other}, {other, holed}} {
+			if c := compareLogs(t, pair[0], pair[1], CompareOptions{To: 30}); c.First != nil || c.Batches != 1 || c.To != 30 {
+				t.Errorf("%s", c)
+			}
+		}
+	}
+}

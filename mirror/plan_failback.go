@@ -30,7 +30,7 @@ type FailbackPlan struct {
 	Severity             Severity            `json:"severity"`
 	Dropped              int64               `json:"dropped"` // offsets given up, all partitions together
 	Preconditions        []Precondition      `json:"preconditions"`
-	Topics               []PlanTopic     `json:"topics"` // outcome drop, go or refused
+	Topics               []PlanTopic         `json:"topics"` // outcome drop, go or refused
 	Partitions           []FailbackPartition `json:"partitions"`
 }
 

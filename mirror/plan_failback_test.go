@@ -307,6 +307,11 @@ func TestF47FindDisagreementsListsCommitsOfTransactionsFromBelow(t *testing.T) {
 	if got, err := FindDisagreements(context.Background(), l, 6, 100); err != nil || len(got) != 2 {
 		t.Errorf("up to the end: %v %v", got, err)
 	}
+	damaged := raw(l)
+	damaged.pieces[3][16] = 1
+	if _, err := FindDisagreements(context.Background(), damaged, 6, 14); err == nil {
+		t.Error("a damaged batch goes unnoticed")
+	}
 	l.err = errors.New("disk")
 	if _, err := FindDisagreements(context.Background(), l, 6, 14); !errors.Is(err, l.err) {
 		t.Errorf("%v", err)

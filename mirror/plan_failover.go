@@ -26,7 +26,7 @@ type FailoverPlan struct {
 	SourceError          string              `json:"sourceError"`
 	Severity             Severity            `json:"severity"` // the worst of all topics and partitions
 	Loss                 Loss                `json:"loss"`     // of all partitions that will be stopped
-	Topics               []PlanTopic     `json:"topics"`   // in the order of the request
+	Topics               []PlanTopic         `json:"topics"`   // in the order of the request
 	Partitions           []FailoverPartition `json:"partitions"`
 }
 
@@ -44,9 +44,9 @@ type FailoverPartition struct {
 	Partition  int32                `json:"partition"`
 	Outcome    Outcome              `json:"outcome"` // stop, done or refused
 	Severity   Severity             `json:"severity"`
-	State      string               `json:"state"`      // KIP-1279's name
-	MirrorEnd  Number               `json:"mirrorEnd"`  // replicated end of the copy; of one that is done: the last mirror offset
-	SourceEnd  Number               `json:"sourceEnd"`  // the source's high watermark as last measured
+	State      string               `json:"state"`               // KIP-1279's name
+	MirrorEnd  Number               `json:"mirrorEnd"`           // replicated end of the copy; of one that is done: the last mirror offset
+	SourceEnd  Number               `json:"sourceEnd"`           // the source's high watermark as last measured
 	SourceSeen time.Time            `json:"sourceSeen,omitzero"` // when that was; zero, and absent in JSON: never
 	Loss       Loss                 `json:"loss"`
 	OpensAt    Number               `json:"opensAt"` // first offset for clients, if nothing more is copied before the stop
