@@ -3,10 +3,9 @@
 package partition
 
 import (
+	"math/rand/v2"
 	"time"
 
-	"github.com/clustermirror/clustermirror/logtrunc"
-	"github.com/clustermirror/clustermirror/producerstate"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -38,38 +37,537 @@ type Config struct {
 }
 
 // Core is one partition. Not safe for concurrent use.
+//
+// At any moment at most one answer is awaited for the procedure of the recorded state (await, then). Beside it stand: one state write (writing), during which every other
+// event queues; and one call that changes the log or its epoch (busy), which is waited for even when the procedure that made it has been abandoned, because
+// a Log is called by one at a time.
 type Core struct {
-	_ int // contract
+	cfg Config
+	rng *rand.Rand
+	now time.Time
+	out []Effect
+	cur Event // the event being handled
+
+	loaded, halted bool
+	rec            statemachine.PartitionState
+	lme            *statemachine.LastMirrorEpoch
+	wished         bool
+	want           statemachine.Desired
+	consents       []Consent
+
+	sequence uint64
+	await    Token // the answer that the procedure waits for
+	then     answer
+	busy     Token // the call on the log that is under way
+	busyKind EffectKind
+	cut      Truncation // of a Truncate or Reset that is under way: what it drops, told when it is done
+	cutStart int64      // of a Reset under way
+	held     bool       // a Fetched that came while the log was busy waits in heldReply
+	reply    Event
+
+	writing    Token // of the Persist that is under way, or of the wait before it is tried again
+	writeRec   statemachine.PartitionState
+	writeLME   *statemachine.LastMirrorEpoch
+	written    func(*Core)
+	writeTries int
+	queue      []Event
+
+	running bool // the recorded state's procedure is under way
+	step    string
+	waiting string // why it stands still, for a person
+	due     bool   // a FAILED partition is to be tried now …
+	fresh   bool   // … as if it had not failed before
+
+	log LogView
+	derived
+	source
+
+	preparing
+	mirroring
+	stopping
 }
+
+// answer goes on with the answer to an effect.
+type answer func(*Core, *Event)
+
+// The defaults of Config, and the bounds of waits.
+const (
+	defaultFetchBackoff = time.Second
+	defaultReplicaWait  = 10 * time.Second
+	defaultRefetches    = 3
+	maxFetchBackoff     = 30 * time.Second
+	maxTries            = 10 // of a question whose answer is awaited to become a proof
+)
 
 // New returns the core of a partition that has not been Loaded.
-func New(cfg Config) *Core { panic("contract") }
-
-// Step takes one event at a time now and returns what is to be done. The slice is reused by the next Step. While a Persist is unanswered, events queue inside.
-func (c *Core) Step(now time.Time, ev Event) []Effect { panic("contract") }
-
-// Status is a copy of what the core knows.
-type Status struct {
-	Record            statemachine.PartitionState
-	Want              statemachine.Desired
-	Step              string // of PREPARING or STOPPING, "" elsewhere
-	LME               *statemachine.LastMirrorEpoch
-	Log               LogView
-	Source            SourceView
-	SourceSeen        time.Time // when Source's ends were last measured; zero: never
-	Denied            bool      // lag cannot be measured (F-73)
-	CaughtUp          time.Time // last moment at which our end was ≥ the source end known then; zero: never
-	NothingLeft       bool      // F-05: an empty fetch proved that nothing is left to read
-	NoEpochs          bool
-	LastStable        int64
-	InFlight          []producerstate.Transaction
-	Epochs            []logtrunc.Entry
-	HighestProducerID int64
-	LostFrom, LostTo  int64    // the last lost range; both 0: none
-	Needs             *Consent // what a refused Start would drop
-	Aborts            []Marker // written by the last STOPPING of this process
-	ResetAt           int64    // −1: none
+func New(cfg Config) *Core {
+	if cfg.FetchBackoff <= 0 {
+		cfg.FetchBackoff = defaultFetchBackoff
+	}
+	if cfg.ReplicaWait <= 0 {
+		cfg.ReplicaWait = defaultReplicaWait
+	}
+	if cfg.Refetches <= 0 {
+		cfg.Refetches = defaultRefetches
+	}
+	return &Core{
+		cfg:     cfg,
+		rng:     rand.New(rand.NewPCG(cfg.Seed, 0x6d6972726f72)),
+		rec:     statemachine.NewPartitionState(),
+		derived: newDerived(),
+		source:  newSource(cfg.SourceCluster),
+		stopping: stopping{
+			resetMade: -1,
+		},
+	}
 }
 
-// Status copies; it may be called between Steps only.
-func (c *Core) Status() Status { panic("contract") }
+// Step takes one event at a time now and returns what is to be done. The slice is reused by the next Step. While a Persist is unanswered, events queue inside.
+func (c *Core) Step(now time.Time, ev Event) []Effect {
+	clear(c.out)
+	c.now, c.out = now, c.out[:0]
+	switch {
+	case c.halted:
+		return nil
+	case c.writing == (Token{}):
+		c.take(ev)
+	case ev.Token == c.writing && (ev.Kind == Persisted || ev.Kind == RetryDue):
+		c.cur = ev
+		c.persisted(&c.cur)
+	default:
+		c.enqueue(ev)
+	}
+	for len(c.queue) > 0 && c.writing == (Token{}) && !c.halted {
+		next := c.queue[0]
+		c.queue = append(c.queue[:0], c.queue[1:]...)
+		c.take(next)
+	}
+	return c.out
+}
+
+// enqueue keeps an event until the state write is answered. Of events that only say how things are, the newest one is enough.
+func (c *Core) enqueue(ev Event) {
+	switch ev.Kind {
+	case Wish, SourceChanged, ReplicatedMoved:
+		for i := range c.queue {
+			if c.queue[i].Kind == ev.Kind {
+				c.queue = append(c.queue[:i], c.queue[i+1:]...)
+				break
+			}
+		}
+	}
+	c.queue = append(c.queue, ev)
+}
+
+// take handles one event.
+func (c *Core) take(ev Event) {
+	c.cur = ev
+	e := &c.cur
+	switch e.Kind {
+	case Loaded:
+		c.load(e)
+		return
+	case Wish:
+		c.wish(e)
+		return
+	}
+	if !c.loaded {
+		return
+	}
+	switch e.Kind {
+	case Persisted: // an old one
+	case Replayed:
+		if e.Token == c.await {
+			c.replayed(e)
+		}
+	case Done:
+		c.done(e)
+	case SourceSeen, EpochAnswer, RetryDue:
+		c.answered(e)
+	case Fetched:
+		if e.Token != c.await || e.Token == (Token{}) {
+			return
+		}
+		if c.busy != (Token{}) {
+			c.await, c.held, c.reply = Token{}, true, *e
+			return
+		}
+		c.answered(e)
+	case SourceChanged:
+		c.sourceChanged(e)
+	case ReplicatedMoved:
+		c.setLog(e.Log)
+		c.caughtUpNow()
+		c.followStart()
+	case FailPartition:
+		c.failPartition(e)
+	case Recover:
+		if c.rec.State == statemachine.Failed {
+			c.due, c.fresh = true, true
+			c.evaluate()
+		}
+	}
+}
+
+// answered goes on with the procedure if the event is the answer that it waits for.
+func (c *Core) answered(e *Event) {
+	if e.Token == (Token{}) || e.Token != c.await {
+		return
+	}
+	then := c.then
+	c.await, c.then = Token{}, nil
+	then(c, e)
+}
+
+// done takes a Done: first what the log now is, whoever asked; then the procedure, if it still waits for this.
+func (c *Core) done(e *Event) {
+	if e.Token == (Token{}) {
+		return
+	}
+	if e.Token != c.busy {
+		c.answered(e)
+		return
+	}
+	kind := c.busyKind
+	c.busy, c.busyKind = Token{}, 0
+	c.applied(kind, e)
+	switch {
+	case e.Token == c.await:
+		c.answered(e)
+	case c.held:
+		c.held = false
+		c.cur, c.reply = c.reply, Event{}
+		c.fetched(&c.cur)
+	default:
+		c.evaluate()
+	}
+}
+
+func (c *Core) load(e *Event) {
+	if c.loaded {
+		return
+	}
+	c.loaded = true
+	c.rec, c.lme = e.Record, copyLME(e.LME)
+	c.log = e.Log
+	c.expect(&e.Source)
+	c.rewindAll()
+	if c.rec.State == statemachine.Stopped || c.log.Start == c.log.End {
+		c.evaluate()
+		return
+	}
+	c.running = true
+	c.sync(func(c *Core) {
+		c.running = false
+		c.evaluate()
+	})
+}
+
+// wish notes what is wanted. A FAILED partition is tried again at once when something about the wish is new; the first wish after a load only says what was wanted
+// all along, so it ends only failures that it answers: a stop, or a consent.
+func (c *Core) wish(e *Event) {
+	first := !c.wished
+	changed := first || e.Want != c.want || !sameConsents(e.Consents, c.consents)
+	c.wished, c.want = true, e.Want
+	c.consents = append([]Consent(nil), e.Consents...)
+	if !c.loaded {
+		return
+	}
+	if c.rec.State == statemachine.Failed && changed {
+		switch {
+		case !first:
+			c.due, c.fresh = true, true
+		case c.want == statemachine.WantStopped:
+			c.due = c.rec.RetryAttempt != statemachine.NonRetryable
+		case c.rec.RetryAttempt == statemachine.NonRetryable && c.want == statemachine.WantMirroring:
+			c.due = c.anyConsent()
+			c.fresh = c.due
+		}
+	}
+	if c.rec.State == statemachine.Stopped && c.want != statemachine.WantMirroring && c.await == (Token{}) {
+		c.running = false // ask once more whether it is open
+	}
+	c.evaluate()
+}
+
+func sameConsents(a, b []Consent) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// target is the state in which the partition ought to be next (spec §2; a stop comes before everything else).
+func (c *Core) target() statemachine.State {
+	s := c.rec.State
+	if c.want == statemachine.WantStopped {
+		switch {
+		case s == statemachine.Stopped:
+			return s
+		case s == statemachine.Failed && !c.due && statemachine.RetryTarget(c.rec) == statemachine.Stopping:
+			return s
+		}
+		return statemachine.Stopping
+	}
+	switch s {
+	case statemachine.Unknown, statemachine.Stopped:
+		if c.want == statemachine.WantMirroring {
+			return statemachine.Preparing
+		}
+	case statemachine.Paused:
+		if c.want == statemachine.WantMirroring {
+			return statemachine.Mirroring
+		}
+	case statemachine.Mirroring:
+		if c.want == statemachine.WantPaused {
+			return statemachine.Pausing
+		}
+	case statemachine.Failed:
+		if c.due {
+			if c.startOver {
+				return statemachine.Preparing
+			}
+			return statemachine.RetryTarget(c.rec)
+		}
+	}
+	return s
+}
+
+// evaluate moves to where the partition ought to be, or begins the procedure of the state it is in.
+func (c *Core) evaluate() {
+	if !c.loaded || !c.wished || c.halted || c.writing != (Token{}) || c.rebuilding || c.carrying {
+		return
+	}
+	target := c.target()
+	if target == c.rec.State {
+		if !c.running {
+			c.enter()
+		}
+		return
+	}
+	c.abandon()
+	if target == statemachine.Stopping && c.mustCarry() {
+		c.carry()
+		return
+	}
+	c.move(target)
+}
+
+// enter begins the procedure of the recorded state. While a call on the log is still under way it waits: the answer evaluates again.
+func (c *Core) enter() {
+	if c.busy != (Token{}) {
+		return
+	}
+	c.running = true
+	switch c.rec.State {
+	case statemachine.Preparing:
+		c.prepare()
+	case statemachine.EpochFencing:
+		c.fence()
+	case statemachine.Mirroring:
+		c.tries = 0
+		c.mirror()
+	case statemachine.Pausing:
+		c.removeFetcher()
+		c.move(statemachine.Paused)
+	case statemachine.Paused:
+		c.removeFetcher()
+	case statemachine.Stopping:
+		c.stop()
+	case statemachine.Stopped:
+		if c.want != statemachine.WantMirroring {
+			c.reopen()
+		}
+	case statemachine.Failed:
+		c.removeFetcher()
+		c.armRetry()
+	}
+}
+
+// abandon forgets what is under way. Its answers will be dropped by their tokens; a call on the log is still waited for.
+func (c *Core) abandon() {
+	c.await, c.then = Token{}, nil
+	c.held, c.reply = false, Event{}
+	c.running, c.step, c.waiting = false, "", ""
+	c.search, c.confirming = nil, false
+	c.verdict, c.emptyWait, c.movedOn = verdict{}, 0, false
+	c.carrying = false
+	if c.rebuilding {
+		c.rebuilding, c.syncThen, c.dirty = false, nil, true
+	}
+}
+
+// token makes the next token.
+func (c *Core) token() Token {
+	c.sequence++
+	return Token{StateEpoch: c.rec.StateEpoch, Sequence: c.sequence}
+}
+
+// emit hands out an effect that is not answered, or whose answer is looked for elsewhere.
+func (c *Core) emit(e Effect) Token {
+	e.Token = c.token()
+	c.out = append(c.out, e)
+	return e.Token
+}
+
+func (c *Core) note(n Note) { c.emit(Effect{Kind: Emit, Note: n}) }
+
+// ask hands out an effect whose answer the procedure waits for.
+func (c *Core) ask(e Effect, then answer) {
+	c.await = c.emit(e)
+	c.then = then
+	if touchesLog(e.Kind) {
+		c.busy, c.busyKind = c.await, e.Kind
+	}
+}
+
+// touchesLog names the effects after which the log is another one. They are waited for even when nobody wants them any more.
+func touchesLog(k EffectKind) bool {
+	switch k {
+	case Append, Truncate, Reset, RaiseStart, RaiseEpoch, OpenLog, CloseForWrites:
+		return true
+	}
+	return false
+}
+
+// wait lets the procedure stand still.
+func (c *Core) wait(d time.Duration, then answer) {
+	c.ask(Effect{Kind: ScheduleRetry, Bound: d}, then)
+}
+
+// backoff is the wait before try n: FetchBackoff·2^(n−1), ±20 %, at most 30 s.
+func (c *Core) backoff(n int) time.Duration {
+	p := statemachine.RetryPolicy{Initial: c.cfg.FetchBackoff, Max: max(c.cfg.FetchBackoff, maxFetchBackoff)}
+	return min(p.Delay(int16(min(n, 1000)), c.rng.Float64()), p.Max)
+}
+
+// persist writes a record, and goes on when it is written.
+func (c *Core) persist(next statemachine.PartitionState, lme *statemachine.LastMirrorEpoch, then func(*Core)) {
+	next.StateEpoch = c.rec.StateEpoch + 1
+	next.LeaderEpoch = max(next.LeaderEpoch, c.log.LeaderEpoch)
+	c.writeRec, c.writeLME, c.written, c.writeTries = next, lme, then, 0
+	c.write()
+}
+
+func (c *Core) write() {
+	c.writing = c.emit(Effect{Kind: Persist, Record: c.writeRec, LME: copyLME(c.writeLME), ExpectedStateEpoch: c.rec.StateEpoch})
+}
+
+// move persists the move to another state and begins it.
+func (c *Core) move(to statemachine.State) {
+	c.moveWith(to, nil)
+}
+
+func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch) {
+	next, err := statemachine.Move(c.rec, to)
+	if err != nil {
+		c.fail(err.Error(), true)
+		return
+	}
+	if c.fresh {
+		next = statemachine.ClearFailure(next)
+	}
+	if to == statemachine.Stopping && !(c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Stopping) {
+		next = statemachine.ClearFailure(next) // what failed before says nothing about the stop
+		c.aborts, c.resetMade = nil, -1
+	}
+	c.due, c.fresh, c.startOver = false, false, false
+	c.persist(next, lme, nil)
+}
+
+// fail ends what is under way with FAILED. The message says what is wrong and what to do.
+func (c *Core) fail(message string, nonRetryable bool) {
+	c.abandon()
+	c.due, c.fresh = false, false
+	c.persist(statemachine.Fail(c.rec, message, nonRetryable), nil, nil)
+}
+
+// persisted takes the answer to the state write.
+func (c *Core) persisted(e *Event) {
+	if e.Kind == RetryDue {
+		c.write()
+		return
+	}
+	if e.Err != nil {
+		if endsForGood(e.Err) {
+			c.halt()
+			return
+		}
+		c.writeTries++
+		c.writing = c.emit(Effect{Kind: ScheduleRetry, Bound: c.backoff(c.writeTries)})
+		return
+	}
+	before := c.rec
+	c.rec = c.writeRec
+	c.rec.StateEpoch = e.StateEpoch
+	if c.writeLME != nil {
+		c.lme = c.writeLME
+		c.note(Note{Kind: LMERecorded, Epoch: c.lme.Epoch, Offset: c.lme.Offset})
+	}
+	then := c.written
+	c.writing, c.writeLME, c.written = Token{}, nil, nil
+	if before.State != c.rec.State || c.rec.State == statemachine.Failed {
+		c.note(Note{
+			Kind: StateChanged, From: before.State, To: c.rec.State, Message: c.rec.ErrorMessage,
+			NonRetryable: c.rec.RetryAttempt == statemachine.NonRetryable,
+		})
+	}
+	if then != nil {
+		then(c)
+		return
+	}
+	if before.State == statemachine.Preparing && c.rec.State == statemachine.Mirroring {
+		c.useConsents()
+	}
+	if c.rec.State == statemachine.Failed && c.startOver && c.anyConsent() && c.consented(c.log.Start, c.log.End) {
+		c.due, c.fresh = true, true
+	}
+	c.running = false
+	c.evaluate()
+}
+
+func (c *Core) halt() {
+	c.abandon()
+	c.writing = Token{}
+	c.queue = nil
+	c.halted = true
+	c.emit(Effect{Kind: Halt})
+}
+
+// armRetry schedules the next try of a FAILED partition, unless only a person ends the failure.
+func (c *Core) armRetry() {
+	if !c.cfg.Retry.Retryable(c.rec.RetryAttempt) {
+		return
+	}
+	after := c.cfg.Retry.Delay(c.rec.RetryAttempt, c.rng.Float64())
+	c.note(Note{Kind: Retrying, Attempt: c.rec.RetryAttempt, After: after, Message: c.rec.ErrorMessage})
+	c.wait(after, func(c *Core, _ *Event) {
+		c.due = true
+		c.evaluate()
+	})
+}
+
+// failPartition is the shell's word that this partition does not work, though nothing it was asked for has failed.
+func (c *Core) failPartition(e *Event) {
+	switch c.rec.State {
+	case statemachine.Preparing, statemachine.EpochFencing, statemachine.Mirroring, statemachine.Pausing, statemachine.Stopping:
+		message := "the partition does not work; it is tried again"
+		if e.Err != nil {
+			message = e.Err.Error()
+		}
+		c.fail(message, e.NonRetryable)
+	}
+}
+
+func copyLME(l *statemachine.LastMirrorEpoch) *statemachine.LastMirrorEpoch {
+	if l == nil {
+		return nil
+	}
+	d := *l
+	return &d
+}

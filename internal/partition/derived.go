@@ -1,0 +1,234 @@
+package partition
+
+import (
+	"fmt"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/logtrunc"
+	"github.com/clustermirror/clustermirror/producerstate"
+	"github.com/clustermirror/clustermirror/txnabort"
+)
+
+// derived is what follows from the log's batches: it can always be built again from them.
+type derived struct {
+	epochs    *logtrunc.Cache
+	producers *producerstate.Manager
+	upTo      int64 // the log below it has been observed
+	resetAt   int64 // offset of the last MIRROR_PID_RESET observed, −1 if none
+	dirty     bool  // the log may differ from what was observed: ask for its end before relying on anything
+
+	rebuilding bool
+	syncThen   func(*Core)
+	replayErr  error
+	firstBase  int64 // of the batch looked for by findBatch, −1 not seen
+}
+
+func newDerived() derived {
+	return derived{epochs: logtrunc.NewCache(), producers: producerstate.New(), resetAt: -1}
+}
+
+// setLog takes a new view of the log; who owns it is known from AskOwner, OpenLog and CloseForWrites only.
+func (c *Core) setLog(v LogView) {
+	v.Owner = c.log.Owner
+	if v.Start > c.log.Start && v.Start <= c.upTo {
+		c.epochs.RaiseStart(v.Start)
+		c.producers.RaiseStart(v.Start)
+	}
+	c.log = v
+}
+
+// rewindAll forgets everything observed.
+func (c *Core) rewindAll() {
+	c.epochs.Reset()
+	c.producers.Reset(c.log.Start)
+	c.upTo, c.resetAt, c.dirty = c.log.Start, -1, false
+}
+
+// rewind goes back to a log that ends at end. What producerstate no longer knows is observed again by the next sync.
+func (c *Core) rewind(end int64) {
+	if end <= c.log.Start {
+		c.rewindAll()
+		return
+	}
+	c.upTo = c.producers.TruncateTo(min(end, c.upTo))
+	c.epochs.TruncateTo(c.upTo)
+	if c.resetAt >= c.upTo {
+		c.resetAt = -1
+	}
+}
+
+// sync brings what is derived in line with the log as last seen, reading what has to be read, and goes on.
+func (c *Core) sync(then func(*Core)) {
+	switch {
+	case c.log.Start == c.log.End, c.upTo < c.log.Start:
+		c.rewindAll()
+	case c.dirty || c.upTo > c.log.End:
+		c.rewind(c.log.End)
+	}
+	c.dirty = false
+	if c.upTo >= c.log.End {
+		then(c)
+		return
+	}
+	c.syncThen, c.rebuilding, c.replayErr = then, true, nil
+	c.ask(Effect{Kind: Rebuild, Offset: c.upTo}, (*Core).rebuilt)
+}
+
+// replayed takes batches of the log. It makes no effect.
+func (c *Core) replayed(e *Event) {
+	if !c.rebuilding {
+		if c.firstBase < 0 {
+			if h, _, err := batch.Next(e.Bytes); err == nil {
+				c.firstBase = h.BaseOffset
+			}
+		}
+		return
+	}
+	if c.replayErr != nil {
+		return
+	}
+	b := e.Bytes
+	for len(b) > 0 { // what is already known; the batch that holds the log start may begin below it
+		h, n, err := batch.Next(b)
+		if err != nil {
+			c.replayErr = err
+			return
+		}
+		if h.NextOffset() > c.upTo {
+			break
+		}
+		b = b[n:]
+	}
+	if len(b) == 0 {
+		return
+	}
+	if err := c.producers.Observe(b); err != nil {
+		c.replayErr = err
+	}
+	for h, whole := range batch.All(b) {
+		if c.replayErr != nil && h.NextOffset() > c.producers.Next() {
+			break
+		}
+		c.observed(&h, whole)
+	}
+}
+
+// observed notes a batch that producerstate has taken.
+func (c *Core) observed(h *batch.Header, whole []byte) {
+	c.epochs.Assign(h.LeaderEpoch, max(h.BaseOffset, c.log.Start))
+	if h.Control() && txnabort.IsPIDReset(whole) {
+		c.resetAt = h.BaseOffset
+	}
+	c.upTo = h.NextOffset()
+}
+
+func (c *Core) rebuilt(e *Event) {
+	c.rebuilding = false
+	then := c.syncThen
+	c.syncThen = nil
+	err := e.Err
+	if err == nil {
+		err = c.replayErr
+	}
+	if c.carrying {
+		if err != nil {
+			c.dirty = true
+		} else {
+			c.upTo = max(c.upTo, c.log.End)
+		}
+		c.carryOver(err == nil)
+		return
+	}
+	if err != nil {
+		c.dirty = true
+		if !c.wished || c.target() != c.rec.State {
+			c.running = false
+			c.evaluate()
+			return
+		}
+		c.fail(fmt.Sprintf("the destination log cannot be read back from %d to %d: %v", c.upTo, c.log.End, err), false)
+		return
+	}
+	c.upTo = max(c.upTo, c.log.End)
+	if c.wished && c.running && c.target() != c.rec.State {
+		c.evaluate()
+		return
+	}
+	then(c)
+}
+
+// observe takes checked batches that are about to be appended. It returns how many of the bytes may be: on an error the batches before the bad one.
+func (c *Core) observe(b []byte) (int, error) {
+	err := c.producers.Observe(b)
+	n := 0
+	for h, whole := range batch.All(b) {
+		if err != nil && h.NextOffset() > c.producers.Next() {
+			break
+		}
+		c.observed(&h, whole)
+		n += len(whole)
+	}
+	return n, err
+}
+
+// findBatch finds where the batch begins that contains an offset inside the log, so that a cut there is known as what it is: the whole batch goes.
+func (c *Core) findBatch(offset int64, then answer) {
+	c.firstBase = -1
+	c.ask(Effect{Kind: Rebuild, Offset: offset, First: true}, then)
+}
+
+// applied takes what a call on the log has changed, whether or not its procedure still runs.
+func (c *Core) applied(kind EffectKind, e *Event) {
+	if e.Err != nil {
+		switch kind {
+		case Append, Truncate, Reset:
+			c.dirty = true
+		}
+		return
+	}
+	before := c.log
+	switch kind {
+	case Append:
+		c.setLog(e.Log)
+		if c.log.End != c.upTo {
+			c.dirty = true
+		}
+	case Truncate:
+		c.setLog(e.Log)
+		c.rewind(c.log.End)
+		c.nothingLeft = false
+		c.tellDropped(c.log.End, before.End)
+	case Reset:
+		c.log = e.Log
+		c.log.Owner = before.Owner
+		c.rewindAll()
+		c.nothingLeft = false
+		c.tellDropped(before.Start, before.End)
+	case RaiseStart:
+		c.setLog(e.Log)
+		if c.log.Start > before.Start {
+			c.note(Note{Kind: StartRaised, Offset: c.log.Start})
+		}
+	case RaiseEpoch:
+		c.setLog(e.Log)
+		if c.log.LeaderEpoch > before.LeaderEpoch {
+			c.note(Note{Kind: EpochRaised, Epoch: c.log.LeaderEpoch})
+		}
+	case OpenLog:
+		c.setLog(e.Log)
+		c.log.Owner = OwnerOpen
+	case CloseForWrites:
+		c.setLog(e.Log)
+		c.log.Owner = OwnerOurs
+	}
+}
+
+func (c *Core) tellDropped(from, to int64) {
+	if from >= to {
+		return
+	}
+	t := c.cut
+	t.From, t.To = from, to
+	c.cut = Truncation{}
+	c.note(Note{Kind: RecordsDropped, Truncated: t})
+}

@@ -1,0 +1,263 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// verdictKind is what follows after the good batches of a reply.
+type verdictKind uint8
+
+const (
+	goOn         verdictKind = iota
+	refetch                  // a bad checksum: damage in transit heals
+	failed                   // message, nonRetryable
+	refreshEpoch             // a batch of an epoch above the one asked under: the metadata is old (F-38)
+	fenceFirst               // a batch of an epoch above the destination's
+)
+
+// verdict is the gate's word on what comes after the last batch that was let through.
+type verdict struct {
+	kind         verdictKind
+	message      string
+	nonRetryable bool
+	epoch        int32
+}
+
+// fetched handles one reply. Whoever answers must have been asked: the token was checked.
+func (c *Core) fetched(e *Event) {
+	f := &e.Fetch
+	if f.Code != FetchOK {
+		c.fetchRefused(f)
+		return
+	}
+	if f.Offset != c.position() {
+		c.next(c.backoff(1))
+		return
+	}
+	c.denied, c.fetchTries, c.tries, c.waiting = false, 0, 0, ""
+	c.learnEnds(f.LogStart, f.HighWatermark)
+	if f.LogStart > c.position() {
+		c.reenter()
+		return
+	}
+	good, v := c.gate(f)
+	if len(good) == 0 {
+		c.verdict = v
+		c.nothingWhole(f)
+		c.processed()
+		return
+	}
+	n, err := c.observe(good)
+	if err != nil {
+		v = verdict{kind: failed, message: fmt.Sprintf("the source's log cannot be followed: %v; look at the partition at the source, or start over from a later offset", err)}
+		if n == 0 {
+			c.fail(v.message, false)
+			return
+		}
+		good = good[:n:n]
+	}
+	c.verdict = v
+	c.nothingLeft = false
+	c.ask(Effect{Kind: Append, Epoch: c.log.LeaderEpoch, Bytes: good}, (*Core).appended)
+}
+
+// gate checks the batches of a reply in order and returns the ones that may be appended: a slice of the reply. What stands behind them is in the verdict.
+func (c *Core) gate(f *Fetch) ([]byte, verdict) {
+	b, next := f.Records, c.position()
+	begin, end := 0, 0
+	empty := c.log.Start == c.log.End && next == c.log.End
+	for end < len(b) {
+		h, size, err := batch.Next(b[end:])
+		if errors.Is(err, batch.ErrCut) {
+			if begin == end && c.cfg.MaxBatch > 0 && f.CutBatch > c.cfg.MaxBatch {
+				return nil, c.tooLarge(next, int64(f.CutBatch))
+			}
+			break
+		}
+		if err != nil {
+			return b[begin:end:end], unreadable(err, next)
+		}
+		whole := b[end : end+size]
+		if h.BaseOffset < next {
+			switch {
+			case begin < end:
+				return b[begin:end:end], verdict{kind: failed, message: fmt.Sprintf("the source sent a batch at %d behind one that ends at %d; it is fetched again", h.BaseOffset, next)}
+			case h.LastOffset() < next: // a broker answers from the batch that holds the offset, and a compacted one may end below it
+				begin, end = end+size, end+size
+				continue
+			case !empty && h.BaseOffset < c.log.End:
+				return nil, verdict{kind: failed, message: fmt.Sprintf("destination diverged at %d: the source has one batch [%d, %d] there, we end inside it; the logs are compared again", next, h.BaseOffset, h.LastOffset())}
+			}
+			// F-07: the source's log start lies inside the batch, which is kept whole.
+		}
+		if err := batch.Check(whole, &h); err != nil {
+			return b[begin:end:end], unreadable(err, next)
+		}
+		if c.cfg.MaxBatch > 0 && size > int(c.cfg.MaxBatch) {
+			return b[begin:end:end], c.tooLarge(h.BaseOffset, int64(size))
+		}
+		if f.LeaderEpoch >= 0 && h.LeaderEpoch > f.LeaderEpoch {
+			return b[begin:end:end], verdict{kind: refreshEpoch, epoch: h.LeaderEpoch}
+		}
+		if h.LeaderEpoch > c.log.LeaderEpoch {
+			return b[begin:end:end], verdict{kind: fenceFirst, epoch: h.LeaderEpoch}
+		}
+		next = h.NextOffset()
+		end += size
+		empty = false
+	}
+	return b[begin:end:end], verdict{}
+}
+
+func (c *Core) tooLarge(offset, size int64) verdict {
+	return verdict{kind: failed, message: fmt.Sprintf("batch at %d is %d bytes, limit %d; raise the destination's max.message.bytes for %s, it goes on from %d by itself", offset, size, c.cfg.MaxBatch, c.cfg.Topic, offset)}
+}
+
+// unreadable is the verdict on a batch that cannot be right.
+func unreadable(err error, next int64) verdict {
+	var format *batch.FormatError
+	if errors.As(err, &format) {
+		return verdict{kind: failed, nonRetryable: true, message: fmt.Sprintf("message format v%d at %d: only v2 batches can be mirrored; let the source rewrite the topic, or start after these records", format.Magic, format.Offset)}
+	}
+	var corrupt *batch.CorruptError
+	if errors.As(err, &corrupt) {
+		if corrupt.CRC {
+			return verdict{kind: refetch, message: fmt.Sprintf("CRC at %d: %s", corrupt.Offset, corrupt.Reason)}
+		}
+		return verdict{kind: failed, message: fmt.Sprintf("%v; look at the partition's log at the source", corrupt)}
+	}
+	return verdict{kind: failed, message: fmt.Sprintf("unreadable batch at %d: %v", next, err)}
+}
+
+// appended takes the log's answer to Append.
+func (c *Core) appended(e *Event) {
+	if e.Err != nil {
+		c.fail(fmt.Sprintf("the destination log does not take the batches from %d on: %v", c.log.End, e.Err), false)
+		return
+	}
+	if c.dirty {
+		c.fail(fmt.Sprintf("destination diverged at %d: its log ends at %d after an append that was to end there; the logs are compared again", c.upTo, c.log.End), false)
+		return
+	}
+	c.refetches, c.empties = 0, 0
+	c.caughtUpNow()
+	c.processed()
+}
+
+// nothingWhole decides how long to wait after a reply without a whole batch for us. F-05: an empty reply although the source's end is above our position proves
+// that nothing is left in between, unless the broker had no room for it.
+func (c *Core) nothingWhole(f *Fetch) {
+	at := c.position()
+	switch {
+	case c.verdict.kind != goOn, f.CutBatch > 0:
+	case len(f.Records) > 0:
+		c.empties++
+		c.emptyWait = c.backoff(c.empties)
+	case f.HighWatermark <= at:
+		c.empties = 0
+	case f.Crowded:
+	default:
+		c.empties++
+		c.emptyWait = c.backoff(c.empties)
+		told := c.nothingLeft && c.provenEnd == f.HighWatermark
+		c.nothingLeft, c.provenEnd = true, f.HighWatermark
+		if !told {
+			c.note(Note{Kind: NothingLeft, Offset: f.HighWatermark, Message: fmt.Sprintf("nothing left to read; the source ends at %d, the copy at %d", f.HighWatermark, c.log.End)})
+		}
+		c.caughtUpNow()
+	}
+}
+
+// processed goes on after a reply. The first one clears what failed before.
+func (c *Core) processed() {
+	failing := c.verdict.kind == failed || c.verdict.kind == refetch
+	if !failing && (c.rec.RetryAttempt != 0 || c.rec.ErrorMessage != "") {
+		c.persist(statemachine.ClearFailure(c.rec), nil, (*Core).afterReply)
+		return
+	}
+	c.afterReply()
+}
+
+// afterReply does what the verdict asks for.
+func (c *Core) afterReply() {
+	v := c.verdict
+	c.verdict = verdict{}
+	if c.movedOn {
+		c.movedOn = false
+		c.mirror()
+		return
+	}
+	switch v.kind {
+	case refetch:
+		c.refetches++
+		if c.refetches > c.cfg.Refetches {
+			c.fail(fmt.Sprintf("%s, %d times in a row; nothing from there on is copied. Look at the partition's log at the source", v.message, c.refetches), false)
+			return
+		}
+		c.note(Note{Kind: Refetched, Message: v.message, Attempt: int16(c.refetches), Offset: c.position()})
+		c.next(c.backoff(c.refetches))
+	case failed:
+		c.fail(v.message, v.nonRetryable)
+	case refreshEpoch:
+		c.again(fmt.Sprintf("a batch of epoch %d at %d is newer than the source's metadata (epoch %d)", v.epoch, c.position(), c.askedUnder))
+	case fenceFirst:
+		c.fenceEpoch = v.epoch
+		c.abandon()
+		c.move(statemachine.EpochFencing)
+	default:
+		wait := c.emptyWait
+		c.emptyWait = 0
+		c.next(wait)
+		c.raiseAhead()
+		c.followStart()
+	}
+}
+
+// next asks for the next reply.
+func (c *Core) next(wait time.Duration) {
+	c.ask(Effect{Kind: Continue, Offset: c.position(), Epoch: c.askedUnder, LastEpoch: c.epochs.Latest(), Bound: wait}, (*Core).fetchedAnswer)
+}
+
+// raiseAhead raises the destination's leader epoch before the source's reaches it, beside the fetch, so that elections at the source seldom stop the copy.
+func (c *Core) raiseAhead() {
+	ahead := c.src.LeaderEpoch + 2
+	if c.busy == (Token{}) && c.epochs.Latest() > c.log.LeaderEpoch-3 && ahead > c.log.LeaderEpoch {
+		c.beside(Effect{Kind: RaiseEpoch, Epoch: ahead})
+	}
+}
+
+// fetchRefused handles a reply that is an error. None of them cuts anything.
+func (c *Core) fetchRefused(f *Fetch) {
+	words := "no details"
+	if f.Err != nil {
+		words = f.Err.Error()
+	}
+	switch f.Code {
+	case FetchDiverging:
+		c.again(fmt.Sprintf("the source says that our log parts from its log in epoch %d at %d", f.DivergingEpoch, f.DivergingEnd))
+	case FetchOffsetOutOfRange:
+		c.again(fmt.Sprintf("the source does not have our offset %d: %s", c.position(), words))
+	case FetchFencedEpoch, FetchNotLeader:
+		if f.LeaderID >= 0 && f.CurrentEpoch > c.src.LeaderEpoch {
+			c.src.LeaderID, c.src.LeaderEpoch = f.LeaderID, f.CurrentEpoch
+			c.note(Note{Kind: LeaderMoved, LeaderID: f.LeaderID, Epoch: f.CurrentEpoch})
+		}
+		c.again("the source's leader has changed: " + words)
+	case FetchTopicID:
+		c.again("the source does not know the topic id: " + words)
+	case FetchDenied:
+		c.denied = true
+		c.fail(fmt.Sprintf("the source denies reading: %s; grant the mirror's principal READ on topic %s", words, c.cfg.Topic), false)
+	case FetchUnsupported:
+		c.fail(fmt.Sprintf("compression not served at this version: %s; the source has to be upgraded, or the topic rewritten with another codec", words), false)
+	default:
+		c.fetchTries++
+		c.waiting = "the source does not answer the fetch: " + words
+		c.next(c.backoff(c.fetchTries))
+	}
+}

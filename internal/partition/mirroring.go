@@ -1,0 +1,357 @@
+package partition
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// mirroring is the working memory of MIRRORING and EPOCH_FENCING: entry (source → align → loss → log start → leader epoch → fetcher), then replies one at a time.
+type mirroring struct {
+	fetching   bool // the shell has a fetcher for us
+	askedUnder int32
+	tries      int // of the entry, without a good reply in between
+	fetchTries int // of one fetch
+	refetches  int // of a batch with a bad checksum
+	empties    int // replies in a row without a whole batch although there should be one
+	emptyWait  time.Duration
+	verdict    verdict
+	fenceEpoch int32 // EPOCH_FENCING: the batch epoch that the destination's has to reach
+
+	lossSeen    bool // the loss was seen once; the second look decides
+	holeTo      int64
+	lostFrom    int64
+	lostTo      int64
+	nothingLeft bool
+	provenEnd   int64 // F-05: the source's end up to which an empty reply has proved a hole
+	movedOn     bool  // the source changed while a batch was being appended: enter anew afterwards
+}
+
+// mirror enters MIRRORING: after a start, a restart, a resume, a retry, a new leader at the source.
+func (c *Core) mirror() {
+	c.running = true
+	c.removeFetcher()
+	if c.dirty || c.log.Owner != OwnerOurs {
+		c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+			if e.Err != nil {
+				c.fail(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err), false)
+				return
+			}
+			c.setLog(e.Log)
+			c.log.Owner = e.Log.Owner
+			switch c.log.Owner {
+			case OwnerForeign:
+				c.fail(foreignMessage, false)
+			case OwnerOpen:
+				c.fail(fmt.Sprintf("the destination log is open for client writes although it is mirrored; stop the topic, look at what was written from %d on, and start it again", c.upTo), false)
+			default:
+				c.sync((*Core).lookUp)
+			}
+		})
+		return
+	}
+	c.sync((*Core).lookUp)
+}
+
+// lookUp asks the source anew and aligns.
+func (c *Core) lookUp() {
+	c.confirming, c.lossSeen, c.movedOn = false, false, false
+	c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
+		if c.accept(e) {
+			c.align()
+		}
+	})
+}
+
+// again enters anew after growing waits (the first time at once where a look at fresh metadata may be all that is missing); when that does not help either,
+// common history cannot be proved.
+func (c *Core) again(reason string) {
+	fetching := c.fetching
+	c.removeFetcher()
+	c.tries++
+	if c.tries > maxTries {
+		c.fail(cannotProve(reason), false)
+		return
+	}
+	c.waiting = reason
+	if fetching && c.tries == 1 {
+		c.lookUp()
+		return
+	}
+	c.wait(c.backoff(c.tries), func(c *Core, _ *Event) { c.lookUp() })
+}
+
+// reenter enters anew at once.
+func (c *Core) reenter() {
+	c.await, c.then, c.held, c.reply = Token{}, nil, false, Event{}
+	if c.busy != (Token{}) {
+		c.running = false // the answer evaluates, and that enters
+		c.removeFetcher()
+		return
+	}
+	c.mirror()
+}
+
+// align finds out whether our log is a prefix of the source's (decision 15): a cut needs a second search with the same answer after a metadata refresh.
+func (c *Core) align() {
+	if c.src.NoEpochs {
+		c.follow()
+		return
+	}
+	c.startSearch(c.log.End, (*Core).aligned)
+}
+
+func (c *Core) aligned() {
+	point, doubt := c.found()
+	switch {
+	case doubt != "" && c.src.LogStart > c.log.End:
+		c.follow() // nothing of ours is there any more to be compared
+	case doubt != "":
+		c.confirming = false
+		c.again(doubt)
+	case point >= c.log.End:
+		c.confirming = false
+		c.follow()
+	case !c.confirming:
+		c.confirming, c.firstPoint, c.firstEpoch = true, point, c.src.LeaderEpoch
+		c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
+			if c.accept(e) {
+				c.align()
+			}
+		})
+	case point != c.firstPoint || c.src.LeaderEpoch != c.firstEpoch:
+		c.confirming = false
+		c.again(fmt.Sprintf("asked twice, the source's log parts from ours at %d (epoch %d) and at %d (epoch %d)", c.firstPoint, c.firstEpoch, point, c.src.LeaderEpoch))
+	default:
+		c.confirming = false
+		c.cutAt = point
+		if point <= c.log.Start {
+			c.alignCut()
+			return
+		}
+		c.findBatch(point, func(c *Core, e *Event) {
+			if e.Err != nil {
+				c.fail(fmt.Sprintf("the destination log cannot be read at %d: %v", c.cutAt, e.Err), false)
+				return
+			}
+			c.located()
+			c.alignCut()
+		})
+	}
+}
+
+func (c *Core) alignCut() {
+	from, to := c.cutAt, c.log.End
+	if c.everStopped() && !c.consented(from, to) {
+		c.needs = &Consent{TopicID: c.cfg.TopicID, Partition: c.cfg.Partition, From: from, To: to, Episode: c.rec.Episode}
+		c.fail(fmt.Sprintf("the source's log and ours part at %d: going on would drop the destination's records [%d, %d), and this log was once open for clients. Nothing was changed. Start with consent to drop [%d, %d) in episode %d, or stop the topic",
+			from, from, to, from, to, c.rec.Episode), true)
+		return
+	}
+	c.cut = Truncation{From: from, To: to, Reason: fmt.Sprintf("the source's log and ours part at %d", from), Rounds: c.rounds()}
+	c.ask(Effect{Kind: Truncate, Offset: from, Dropped: c.cut}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.fail(fmt.Sprintf("the destination log cannot be cut at %d: %v", c.cutAt, e.Err), false)
+			return
+		}
+		c.sync(func(c *Core) { c.awaitCut((*Core).align) })
+	})
+}
+
+// awaitCut waits until every replica has followed a cut.
+func (c *Core) awaitCut(then func(*Core)) {
+	c.ask(Effect{Kind: AwaitTruncated}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.fail(fmt.Sprintf("the replicas of the destination log have not followed the cut: %v; bring them back", e.Err), false)
+			return
+		}
+		then(c)
+	})
+}
+
+// follow deals with the source's log start: beyond our end it is a loss, inside our log it is followed as far as it can be.
+func (c *Core) follow() {
+	if c.src.LogStart > c.position() {
+		c.loss()
+		return
+	}
+	target := c.startTarget()
+	if target <= c.log.Start {
+		c.raiseToSource()
+		return
+	}
+	c.ask(Effect{Kind: RaiseStart, Offset: target}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.fail(fmt.Sprintf("the destination's log start cannot be raised to the source's: %v", e.Err), false)
+			return
+		}
+		c.raiseToSource()
+	})
+}
+
+// position is where the next fetch begins: our end, or beyond a hole that was accepted (LossKeep).
+func (c *Core) position() int64 { return max(c.log.End, c.holeTo) }
+
+// startTarget is how far our log start may follow the source's now (decisions 11 and 16). The rest is deferred until more is replicated.
+func (c *Core) startTarget() int64 {
+	if c.cfg.Loss == LossKeep {
+		return c.log.Start
+	}
+	t := min(c.src.LogStart, c.log.Replicated)
+	if c.cfg.StartFloor > 0 {
+		t = min(t, c.cfg.StartFloor)
+	}
+	return t
+}
+
+// followStart raises our log start beside a fetch that is under way.
+func (c *Core) followStart() {
+	if c.rec.State != statemachine.Mirroring || !c.fetching || c.busy != (Token{}) || c.await == (Token{}) && !c.held {
+		return
+	}
+	if t := c.startTarget(); t > c.log.Start && c.src.LogStart <= c.position() {
+		c.beside(Effect{Kind: RaiseStart, Offset: t})
+	}
+}
+
+// beside makes a call on the log while a fetch is under way; a reply that comes meanwhile is held.
+func (c *Core) beside(e Effect) {
+	c.busy, c.busyKind = c.emit(e), e.Kind
+}
+
+// loss handles a source whose log starts beyond our end (decision 16), seen twice.
+func (c *Core) loss() {
+	if !c.lossSeen {
+		c.lossSeen = true
+		c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
+			if c.accept(e) {
+				c.follow()
+			}
+		})
+		return
+	}
+	c.lossSeen = false
+	from, to := c.position(), c.src.LogStart
+	if c.cfg.Loss == LossFail {
+		c.tellLost(from, to)
+		c.fail(fmt.Sprintf("the source's log now starts at %d: the records [%d, %d) were deleted there before they were copied. The copy ends at %d. Recover with policy restart (the copy starts anew at %d) or keep (a hole), or stop the topic",
+			to, from, to, c.log.End, to), true)
+		return
+	}
+	if c.cfg.Loss == LossKeep {
+		c.tellLost(from, to)
+		c.holeTo = to
+		c.raiseToSource()
+		return
+	}
+	c.cut = Truncation{From: c.log.Start, To: c.log.End, Reason: fmt.Sprintf("the source's log now starts at %d, beyond our end %d; the copy starts there", to, c.log.End)}
+	c.ask(Effect{Kind: Reset, Offset: to, Dropped: c.cut}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.fail(fmt.Sprintf("the destination log cannot be started anew at %d: %v", to, e.Err), false)
+			return
+		}
+		c.tellLost(from, to)
+		c.holeTo = 0
+		c.awaitCut((*Core).follow)
+	})
+}
+
+func (c *Core) tellLost(from, to int64) {
+	if c.lostFrom == from && c.lostTo == to {
+		return
+	}
+	c.lostFrom, c.lostTo = from, to
+	c.note(Note{Kind: RecordsLost, RangeFrom: from, RangeTo: to, Message: fmt.Sprintf("[%d, %d) was deleted at the source before it was copied", from, to)})
+}
+
+func (c *Core) raiseToSource() {
+	if c.src.LeaderEpoch <= c.log.LeaderEpoch {
+		c.addFetcher()
+		return
+	}
+	c.ask(Effect{Kind: RaiseEpoch, Epoch: c.src.LeaderEpoch}, func(c *Core, e *Event) {
+		if c.raised(e, c.src.LeaderEpoch) {
+			c.addFetcher()
+		}
+	})
+}
+
+func (c *Core) addFetcher() {
+	c.useConsents()
+	c.fetching, c.waiting = true, ""
+	c.refetches, c.fetchTries = 0, 0
+	c.askedUnder = c.src.LeaderEpoch
+	c.ask(Effect{Kind: AddFetcher, Offset: c.position(), Epoch: c.askedUnder, LastEpoch: c.epochs.Latest()}, (*Core).fetchedAnswer)
+}
+
+func (c *Core) fetchedAnswer(e *Event) { c.fetched(e) }
+
+func (c *Core) removeFetcher() {
+	if c.fetching {
+		c.fetching = false
+		c.emit(Effect{Kind: RemoveFetcher})
+	}
+}
+
+// sourceChanged takes news of the source that nobody asked for.
+func (c *Core) sourceChanged(e *Event) {
+	v := &e.Source
+	if c.rec.State != statemachine.Mirroring || !c.running {
+		if v.ClusterID == "" || c.cluster == "" || v.ClusterID == c.cluster {
+			c.learnEnds(v.LogStart, v.HighWatermark)
+		}
+		return
+	}
+	if v.Permanent {
+		message := v.Refused
+		if message == "" && e.Err != nil {
+			message = e.Err.Error()
+		}
+		if message == "" {
+			message = "the source partition is gone for good"
+		}
+		c.fail(message, true)
+		return
+	}
+	if e.Err != nil || c.rebuilding {
+		return
+	}
+	if !c.identity(v) {
+		return
+	}
+	moved := v.LeaderEpoch > c.src.LeaderEpoch || v.LeaderID >= 0 && c.src.LeaderID >= 0 && v.LeaderID != c.src.LeaderID && (v.LeaderEpoch < 0 || v.LeaderEpoch >= c.src.LeaderEpoch)
+	c.learnEnds(v.LogStart, v.HighWatermark)
+	if !c.fetching {
+		return // the entry asks for itself
+	}
+	if moved || c.src.LogStart > c.position() {
+		if c.busy != (Token{}) && c.busy == c.await {
+			c.movedOn = true
+			return
+		}
+		c.reenter()
+		return
+	}
+	c.followStart()
+}
+
+// fence is EPOCH_FENCING: the destination's leader epoch has to reach that of a batch at hand.
+func (c *Core) fence() {
+	c.removeFetcher()
+	c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
+		if !c.accept(e) {
+			return
+		}
+		epoch := max(c.fenceEpoch, c.src.LeaderEpoch)
+		if epoch <= c.log.LeaderEpoch {
+			c.move(statemachine.Mirroring)
+			return
+		}
+		c.ask(Effect{Kind: RaiseEpoch, Epoch: epoch}, func(c *Core, e *Event) {
+			if c.raised(e, epoch) {
+				c.move(statemachine.Mirroring)
+			}
+		})
+	})
+}

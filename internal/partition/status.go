@@ -1,0 +1,49 @@
+package partition
+
+import (
+	"time"
+
+	"github.com/clustermirror/clustermirror/logtrunc"
+	"github.com/clustermirror/clustermirror/producerstate"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// Status is a copy of what the core knows.
+type Status struct {
+	Record            statemachine.PartitionState
+	Want              statemachine.Desired
+	Step              string // of PREPARING or STOPPING, "" elsewhere
+	Waiting           string // why nothing is copied just now although the partition has not failed, "" if nothing is waited for
+	LME               *statemachine.LastMirrorEpoch
+	Log               LogView
+	Source            SourceView
+	SourceSeen        time.Time // when Source's ends were last measured; zero: never
+	Denied            bool      // lag cannot be measured (F-73)
+	CaughtUp          time.Time // last moment at which our end was ≥ the source end known then; zero: never
+	NothingLeft       bool      // F-05: an empty fetch proved that nothing is left to read
+	NoEpochs          bool
+	LastStable        int64
+	InFlight          []producerstate.Transaction
+	Epochs            []logtrunc.Entry
+	HighestProducerID int64
+	LostFrom, LostTo  int64    // the last lost range; both 0: none
+	Needs             *Consent // what a refused Start would drop
+	Aborts            []Marker // written by the last STOPPING of this process
+	ResetAt           int64    // −1: none
+}
+
+// Status copies; it may be called between Steps only.
+func (c *Core) Status() Status {
+	s := Status{
+		Record: c.rec, Want: c.want, Step: c.step, Waiting: c.waiting, LME: copyLME(c.lme), Log: c.log,
+		Source: c.src, SourceSeen: c.seen, Denied: c.denied, CaughtUp: c.caughtUp, NothingLeft: c.nothingLeft, NoEpochs: c.src.NoEpochs,
+		LastStable: min(c.producers.LastStable(c.log.End), c.log.Replicated), InFlight: c.producers.InFlight(), Epochs: c.epochs.Entries(),
+		HighestProducerID: c.producers.HighestProducerID(), LostFrom: c.lostFrom, LostTo: c.lostTo,
+		Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade,
+	}
+	if c.needs != nil {
+		n := *c.needs
+		s.Needs = &n
+	}
+	return s
+}

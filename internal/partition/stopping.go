@@ -1,0 +1,361 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+	"github.com/clustermirror/clustermirror/txnabort"
+)
+
+// stopping is STOPPING's working memory. Its steps stand in the order that survives a crash anywhere (design.md); none of them talks to the source (decision 4).
+type stopping struct {
+	aborts      []Marker // written by this process's stop
+	resetMade   int64    // offset of the MIRROR_PID_RESET of this process's stop, −1 none
+	writtenOver bool     // clients wrote behind our marks: an earlier stop's, carried over
+	markerWaits int
+	opens       int
+
+	carrying    bool // before STOPPING is persisted: is the log still as an earlier stop left it?
+	carryAsked  bool
+	pendingMark []Marker
+}
+
+const maxMarkerWaits = 3
+
+// mustCarry says that the stop ends a start that may never have changed anything: then what the earlier stop recorded still is where the mirror ended, and has to be
+// carried into this episode before STOPPING is persisted. Recording the log's end anew would claim client writes as mirrored, and abort clients' transactions.
+func (c *Core) mustCarry() bool {
+	if c.carryAsked || c.lme == nil || c.lme.Episode >= c.rec.Episode {
+		return false
+	}
+	return c.rec.State == statemachine.Preparing || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Preparing
+}
+
+func (c *Core) carry() {
+	if c.busy != (Token{}) {
+		return // the answer evaluates again
+	}
+	c.carrying = true
+	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.carryOver(false)
+			return
+		}
+		c.setLog(e.Log)
+		c.log.Owner = e.Log.Owner
+		if c.log.Owner == OwnerOpen {
+			c.carryOver(true)
+			return
+		}
+		c.sync(func(c *Core) { c.carryOver(true) })
+	})
+}
+
+// carryOver begins STOPPING, with the earlier stop's record if the log still is as it was then.
+func (c *Core) carryOver(known bool) {
+	c.carrying = false
+	if c.target() != statemachine.Stopping {
+		c.running = false
+		c.evaluate()
+		return
+	}
+	if !known || c.log.Owner != OwnerOpen && !c.untouched() {
+		c.carryAsked = true
+		c.evaluate()
+		return
+	}
+	lme := copyLME(c.lme)
+	lme.Episode = c.rec.Episode
+	c.moveWith(statemachine.Stopping, lme)
+}
+
+func (c *Core) stopStep(s statemachine.StoppingStep) { c.step = s.String() }
+
+// recorded says that this episode's LME is written: it is never written twice (decision 5).
+func (c *Core) recorded() bool { return c.lme != nil && c.lme.Episode == c.rec.Episode }
+
+func (c *Core) stop() {
+	c.carryAsked = false
+	c.markerWaits = 0
+	c.stopStep(statemachine.StopAskOwner)
+	c.ask(Effect{Kind: AskOwner}, (*Core).stopOwner)
+}
+
+// stopFailed says what failed in STOPPING and that it goes on by itself.
+func (c *Core) stopFailed(what string, err error) {
+	c.fail(fmt.Sprintf("stopping, %s: %v; the stop is tried again from its first step", what, err), false)
+}
+
+func (c *Core) stopOwner(e *Event) {
+	if e.Err != nil {
+		c.stopFailed("the destination log cannot be asked who may write it", e.Err)
+		return
+	}
+	c.setLog(e.Log)
+	c.log.Owner = e.Log.Owner
+	c.stopStep(statemachine.RemoveFetcher)
+	c.removeFetcher()
+	switch c.log.Owner {
+	case OwnerForeign:
+		c.fail("stopping: "+foreignMessage, false)
+	case OwnerOpen:
+		// Clients write: either this stop had come this far, or this episode never closed the log. Aborting and resetting now would hit clients.
+		if c.recorded() && c.log.LeaderEpoch <= c.lme.Epoch {
+			c.ask(Effect{Kind: RaiseEpoch, Epoch: c.lme.Epoch + 1}, func(c *Core, e *Event) {
+				if c.raised(e, c.lme.Epoch+1) {
+					c.move(statemachine.Stopped)
+				}
+			})
+			return
+		}
+		c.move(statemachine.Stopped)
+	default:
+		c.sync((*Core).stopQuiesce)
+	}
+}
+
+func (c *Core) stopQuiesce() {
+	c.stopStep(statemachine.QuiesceGroups)
+	c.ask(Effect{Kind: QuiesceGroups}, func(c *Core, e *Event) {
+		if e.Err != nil && !errors.Is(e.Err, context.DeadlineExceeded) {
+			c.stopFailed("the offset sync of its groups cannot be ended", e.Err)
+			return
+		}
+		c.stopReplicate()
+	})
+}
+
+// stopReplicate lets the replicas confirm what was copied, for a bounded time. Once LME and LMO are recorded all of it was confirmed.
+func (c *Core) stopReplicate() {
+	c.stopStep(statemachine.StopAwaitReplicated)
+	if c.recorded() {
+		c.stopRecord()
+		return
+	}
+	c.ask(Effect{Kind: AwaitReplicated, Offset: c.log.End, Bound: c.cfg.ReplicaWait}, func(c *Core, e *Event) {
+		late := errors.Is(e.Err, context.DeadlineExceeded)
+		if e.Err != nil && !late {
+			c.stopFailed("the replicas cannot be waited for", e.Err)
+			return
+		}
+		c.setLog(e.Log)
+		if c.log.Replicated >= c.log.End {
+			c.sync((*Core).stopRecord)
+			return
+		}
+		if !late {
+			c.stopFailed("the replicas are said to have everything", fmt.Errorf("but only up to %d of %d", c.log.Replicated, c.log.End))
+			return
+		}
+		at := c.log.Replicated
+		c.cut = Truncation{From: at, To: c.log.End, Reason: fmt.Sprintf("not confirmed by the live replicas within %v of the stop", c.cfg.ReplicaWait)}
+		c.ask(Effect{Kind: Truncate, Offset: at, Dropped: c.cut}, func(c *Core, e *Event) {
+			if e.Err != nil {
+				c.stopFailed(fmt.Sprintf("the log cannot be cut to what is replicated, %d", at), e.Err)
+				return
+			}
+			c.sync((*Core).stopRecord)
+		})
+	})
+}
+
+// stopRecord records LME and LMO, once per episode and before the epoch is raised: after that the log holds epochs and offsets that the source never had.
+func (c *Core) stopRecord() {
+	c.stopStep(statemachine.RecordLME)
+	if c.recorded() {
+		if c.log.End < c.lme.Offset {
+			c.fail(fmt.Sprintf("destination log lost: it ends at %d, but the mirror had ended at %d (last mirror epoch %d). It is not opened. Restore the log, or delete the topic and mirror it again",
+				c.log.End, c.lme.Offset, c.lme.Epoch), true)
+			return
+		}
+		c.stopRaise()
+		return
+	}
+	lme := &statemachine.LastMirrorEpoch{
+		Epoch: c.epochs.Latest(), Offset: c.log.End, SourceClusterID: c.cluster, Episode: c.rec.Episode, SourceTopicID: c.topicID,
+	}
+	if c.lme != nil && lme.SourceClusterID == "" {
+		lme.SourceClusterID = c.lme.SourceClusterID
+	}
+	c.persist(c.rec, lme, (*Core).stopRaise)
+}
+
+func (c *Core) stopRaise() {
+	c.stopStep(statemachine.StopRaiseEpoch)
+	above := c.lme.Epoch + 1
+	if c.log.LeaderEpoch >= above {
+		c.stopAbort()
+		return
+	}
+	c.ask(Effect{Kind: RaiseEpoch, Epoch: above}, func(c *Core, e *Event) {
+		if c.raised(e, above) {
+			c.stopAbort()
+		}
+	})
+}
+
+// marked says that this episode's aborts and reset are in the log: the reset comes last, so with it everything is there.
+func (c *Core) marked() bool { return c.resetAt >= 0 && c.resetAt >= c.lme.Offset }
+
+// stopAbort closes what is open: one ABORT per transaction, in the order of their first offsets.
+func (c *Core) stopAbort() {
+	c.stopStep(statemachine.AppendAborts)
+	c.writtenOver = c.marked() && c.log.End > c.resetAt+1
+	open := c.producers.InFlight()
+	if c.marked() || len(open) == 0 {
+		c.stopReset()
+		return
+	}
+	at := c.ownOffset()
+	bytes := make([]byte, 0, 80*len(open))
+	c.pendingMark = c.pendingMark[:0]
+	for _, t := range open {
+		bytes = append(bytes, txnabort.Abort(at, c.log.LeaderEpoch, t, c.now.UnixMilli())...)
+		c.pendingMark = append(c.pendingMark, Marker{ProducerID: t.ProducerID, ProducerEpoch: t.ProducerEpoch, FirstOffset: t.FirstOffset, Offset: at})
+		at++
+	}
+	c.stopAppend(bytes, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.stopFailed("the ABORT markers cannot be appended", e.Err)
+			return
+		}
+		c.aborts = append(c.aborts, c.pendingMark...)
+		if left := c.producers.InFlight(); len(left) > 0 {
+			c.stopFailed("the ABORT markers leave a transaction open", fmt.Errorf("producer %d since %d", left[0].ProducerID, left[0].FirstOffset))
+			return
+		}
+		c.stopReset()
+	})
+}
+
+// ownOffset is where our own first batch goes: an offset that the source is known to have used is not used for something else (decision 18).
+func (c *Core) ownOffset() int64 {
+	if c.nothingLeft {
+		return max(c.log.End, c.provenEnd)
+	}
+	return c.log.End
+}
+
+func (c *Core) stopAppend(bytes []byte, then answer) {
+	if _, err := c.observe(bytes); err != nil {
+		c.dirty = true
+		c.stopFailed("our own markers do not fit the log", err)
+		return
+	}
+	c.ask(Effect{Kind: Append, Epoch: c.log.LeaderEpoch, Bytes: bytes}, then)
+}
+
+func (c *Core) stopReset() {
+	c.stopStep(statemachine.AppendReset)
+	if c.marked() || c.producers.LastIsReset() {
+		c.stopMarkers()
+		return
+	}
+	at := c.ownOffset()
+	c.stopAppend(txnabort.PIDReset(at, c.log.LeaderEpoch, c.now.UnixMilli()), func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.stopFailed("the producer-id reset cannot be appended", e.Err)
+			return
+		}
+		c.resetMade = at
+		c.stopMarkers()
+	})
+}
+
+func (c *Core) stopMarkers() {
+	c.stopStep(statemachine.AwaitMarkers)
+	c.ask(Effect{Kind: AwaitReplicated, Offset: c.log.End, Bound: c.cfg.ReplicaWait}, func(c *Core, e *Event) {
+		if errors.Is(e.Err, context.DeadlineExceeded) && c.markerWaits < maxMarkerWaits {
+			c.markerWaits++
+			c.stopMarkers()
+			return
+		}
+		if e.Err != nil {
+			c.stopFailed(fmt.Sprintf("the replicas do not confirm the markers up to %d", c.log.End), e.Err)
+			return
+		}
+		c.setLog(e.Log)
+		c.note(Note{Kind: MarkersWritten, Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade})
+		if c.writtenOver {
+			c.stopOpen() // ids and groups were settled by the stop that wrote the marks; clients have moved on
+			return
+		}
+		c.stopSettle()
+	})
+}
+
+func (c *Core) stopSettle() {
+	c.stopStep(statemachine.SettleProducerIDs)
+	highest := c.producers.HighestProducerID()
+	if highest < 0 {
+		c.stopClamp()
+		return
+	}
+	c.ask(Effect{Kind: SettleProducerIDs, Offset: highest}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.stopFailed(fmt.Sprintf("the destination's producer ids cannot be moved above %d", highest), e.Err)
+			return
+		}
+		c.stopClamp()
+	})
+}
+
+func (c *Core) stopClamp() {
+	c.stopStep(statemachine.ClampGroups)
+	c.ask(Effect{Kind: ClampGroups, Offset: c.lme.Offset}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.stopFailed(fmt.Sprintf("the groups that the mirror wrote cannot be moved to %d", c.lme.Offset), e.Err)
+			return
+		}
+		c.stopOpen()
+	})
+}
+
+func (c *Core) stopOpen() {
+	c.stopStep(statemachine.OpenLog)
+	c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.stopFailed("the log cannot be opened for clients", e.Err)
+			return
+		}
+		c.move(statemachine.Stopped)
+	})
+}
+
+// reopen looks whether a STOPPED log is open and opens it if not (decision 4): after a restart it may have come back closed.
+func (c *Core) reopen() {
+	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+		switch {
+		case e.Err != nil:
+			c.reopenLater(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err))
+			return
+		case e.Log.Owner == OwnerForeign:
+			c.reopenLater(foreignMessage)
+			return
+		}
+		c.setLog(e.Log)
+		c.log.Owner = e.Log.Owner
+		if c.log.Owner == OwnerOpen {
+			c.opens, c.waiting = 0, ""
+			return
+		}
+		c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {
+			if e.Err != nil {
+				c.reopenLater(fmt.Sprintf("the log cannot be opened for clients: %v", e.Err))
+				return
+			}
+			c.opens, c.waiting = 0, ""
+		})
+	})
+}
+
+// reopenLater tries again: the partition is STOPPED all the same.
+func (c *Core) reopenLater(why string) {
+	c.opens++
+	after := c.cfg.Retry.Delay(int16(min(c.opens, 1000)), c.rng.Float64())
+	c.waiting = "STOPPED, but not open for clients: " + why
+	c.note(Note{Kind: Retrying, Attempt: int16(min(c.opens, 1000)), After: after, Message: c.waiting})
+	c.wait(after, func(c *Core, _ *Event) { c.reopen() })
+}
