@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -170,6 +171,10 @@ func planFailoverPartition(s *Snapshot, p *PartitionStatus, fresh time.Duration)
 	}
 	for _, t := range p.InFlight {
 		f.Aborts = append(f.Aborts, PlannedTransaction(t))
+	}
+	if len(p.InFlight) > 0 && p.LastStable >= p.Start && p.LastStable < p.End {
+		holder := slices.MinFunc(p.InFlight, func(a, b Transaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
+		say("read_committed readers stand at %d, held by producer %d; the stop ends that", p.LastStable, holder.ProducerID)
 	}
 	opens := p.End
 	if p.NothingLeft {

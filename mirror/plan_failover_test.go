@@ -341,6 +341,20 @@ func TestF46OpenTransactionsAreListedWithProducerEpochAndRange(t *testing.T) {
 	}
 }
 
+func TestF54PlanNamesTheProducerThatHoldsTheLastStableOffset(t *testing.T) {
+	p := mirrored("t", 0, 1663, 1663, time.Second)
+	p.LastStable = 200
+	p.InFlight = []Transaction{{ProducerID: 12, FirstOffset: 900, LastOffset: 901}, {ProducerID: 9, FirstOffset: 200, LastOffset: 1600}}
+	x := PlanFailover(eastSnapshot(p), FailoverOptions{}).Partitions[0]
+	if want := "read_committed readers stand at 200, held by producer 9; the stop ends that"; !slices.Contains(x.Reasons, want) || x.MirrorEnd != KnownNumber(1663) || x.Severity != SeveritySafe {
+		t.Errorf("%+v", x)
+	}
+	p.LastStable, p.InFlight = 1663, nil
+	if x := PlanFailover(eastSnapshot(p), FailoverOptions{}).Partitions[0]; len(x.Reasons) != 0 {
+		t.Errorf("nothing is held: %q", x.Reasons)
+	}
+}
+
 func TestF05FirstOwnOffsetLiesBeyondTheHoleAtTheSourcesEnd(t *testing.T) {
 	p := planPartition(t, PlanFailover(liveSnapshot(), FailoverOptions{}), "orders", 2)
 	if p.OpensAt != KnownNumber(504) {
