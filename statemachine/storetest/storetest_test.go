@@ -36,10 +36,13 @@ type store struct {
 	*disk
 	fault string
 	died  chan struct{} // closed when the process crashes
+
+	batches int           // of batchKeys writes that began, for "half a batch"
+	torn    chan struct{} // closed when half of one is written
 }
 
 func newStore(d *disk, fault string) *store {
-	return &store{disk: d, fault: fault, died: make(chan struct{})}
+	return &store{disk: d, fault: fault, died: make(chan struct{}), torn: make(chan struct{})}
 }
 
 func (s *store) is(fault string) bool { return s.fault == fault }
@@ -152,6 +155,9 @@ func (s *session) Write(ctx context.Context, writes []sm.Write) ([]sm.WriteResul
 	after := maps.Clone(s.records)
 	results := make([]sm.WriteResult, len(writes))
 	refused := false
+	if len(writes) == batchKeys {
+		s.batches++
+	}
 	for i, w := range writes {
 		from := after
 		if s.is("batch is judged against what was before") {
@@ -171,8 +177,9 @@ func (s *session) Write(ctx context.Context, writes []sm.Write) ([]sm.WriteResul
 		if r.entry.Empty() {
 			delete(after, w.Key)
 		}
-		if s.is("half a batch") && i == len(writes)/2 && len(writes) == batchKeys {
+		if s.is("half a batch") && i == len(writes)/2 && s.batches == tornBatch {
 			s.records = maps.Clone(after)
+			close(s.torn)
 			s.mu.Unlock()
 			select { // the process dies here, or gives up
 			case <-s.died:
@@ -335,8 +342,17 @@ func cmpLME(e *sm.LastMirrorEpoch) *sm.LastMirrorEpoch {
 	return e
 }
 
-// crashed is the store of the next process.
+// tornBatch is the batch of a process that "half a batch" tears: one more than the kit waits for before a crash.
+const tornBatch = 7
+
+// crashed is the store of the next process. With "half a batch" it crashes inside the batch that tears, where the kit is writing some.
 func (s *store) crashed() *store {
+	s.mu.Lock()
+	writing := s.batches > 0
+	s.mu.Unlock()
+	if s.is("half a batch") && writing {
+		<-s.torn
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.died)
