@@ -239,7 +239,7 @@ func (p FailbackPlan) String() string {
 		verdict = fmt.Sprintf("DROPS %s in %s, after consent", plural(int(p.Dropped), "OFFSET", "OFFSETS"), plural(drop, "partition", "partitions"))
 	}
 	if ready > 0 {
-		verdict += fmt.Sprintf("; %s need no consent", plural(ready, "partition", "partitions"))
+		verdict += fmt.Sprintf("; %s ready without consent", plural(ready, "partition", "partitions"))
 	}
 	if refused > 0 {
 		verdict += fmt.Sprintf("; %s NOT READY", plural(refused, "partition", "partitions"))
