@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"fmt"
 	"iter"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
@@ -50,4 +51,28 @@ func info(h *batch.Header) BatchInfo {
 		Base: h.BaseOffset, Last: h.LastOffset(), LeaderEpoch: h.LeaderEpoch, ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch,
 		Control: h.Control(), Transactional: h.Transactional(), MaxTimestamp: h.MaxTimestamp, Records: h.RecordCount,
 	}
+}
+
+// Kind says what a whole batch is, for tables and messages: "data", or the control record in it: "ABORT", "COMMIT", "MIRROR_PID_RESET", "control 2" for another type.
+func Kind(b []byte) string {
+	h, n, err := batch.Next(b)
+	if err != nil {
+		return "unreadable"
+	}
+	if !h.Control() {
+		return "data"
+	}
+	c, err := batch.ReadControl(b[:n], &h)
+	if err != nil {
+		return "unreadable"
+	}
+	switch c.Type {
+	case batch.ControlAbort:
+		return "ABORT"
+	case batch.ControlCommit:
+		return "COMMIT"
+	case batch.ControlMirrorPIDReset:
+		return "MIRROR_PID_RESET"
+	}
+	return fmt.Sprintf("control %d", c.Type)
 }

@@ -253,10 +253,12 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 		members[t.Topic] = true
 	}
 	waitErr := m.await(ctx, 20*time.Millisecond, func(s Status) bool {
+		missing := len(members)
 		for _, t := range s.Topics {
 			if !members[t.Topic] {
 				continue
 			}
+			missing--
 			if len(t.Partitions) == 0 {
 				return false
 			}
@@ -267,7 +269,7 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 				}
 			}
 		}
-		return true
+		return missing == 0
 	})
 	complete := len(r.Topics) == 0
 	for _, t := range m.Status().Topics {

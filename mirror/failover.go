@@ -85,10 +85,12 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 	}
 
 	waitErr := m.Await(ctx, func(s Status) bool {
+		missing := len(members)
 		for _, t := range s.Topics {
 			if !members[t.Topic] {
 				continue
 			}
+			missing--
 			if _, want, _ := statemachine.ParseMirrorNameValue(t.MirrorName); want != statemachine.WantStopped {
 				return false // not seen by the reconciler yet
 			}
@@ -101,7 +103,7 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 				}
 			}
 		}
-		return true
+		return missing == 0
 	})
 
 	st := m.Status()
@@ -195,7 +197,7 @@ func (r FailoverReport) String() string {
 			open++
 		}
 	}
-	t.line("FAILOVER REPORT  mirror %s  %s  took %s", r.Mirror, stamp(r.Began), r.Took.Round(time.Millisecond))
+	t.line("FAILOVER REPORT  mirror %s  %s  took %s", r.Mirror, stamp(r.Began), r.Took.Round(10*time.Microsecond))
 	t.line("source %s → destination %s", orUnknown(r.SourceClusterID), orUnknown(r.DestinationClusterID))
 	verdict := fmt.Sprintf("%d of %s open for clients", open, plural(len(r.Partitions), "partition", "partitions"))
 	if len(r.Topics) > 0 {
@@ -217,7 +219,7 @@ func (r FailoverReport) String() string {
 		}
 		missing := "unknown"
 		if p.Missing >= 0 {
-			missing = fmt.Sprintf("%d, source end %d seen %s", p.Missing, p.SourceEnd, age(r.Began.Add(r.Took).Sub(p.SourceSeen)))
+			missing = fmt.Sprintf("at least %d, source end %d seen %s", p.Missing, p.SourceEnd, age(r.Began.Add(r.Took).Sub(p.SourceSeen)))
 		}
 		rows = append(rows, []string{name, p.State.String(), KnownNumber(p.FinalOffset).String(), KnownNumber(int64(p.LME)).String(), fmt.Sprint(p.OpensAt), missing, fmt.Sprint(len(p.Aborts)), result})
 		for _, a := range p.Aborts {

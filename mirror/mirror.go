@@ -182,6 +182,9 @@ func (m *Mirror) reconcile() error {
 	ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
 	defer stop()
 	state, err := m.cfg.Control.Read(ctx)
+	if m.ctx.Err() != nil {
+		return m.ctx.Err()
+	}
 	if err != nil {
 		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Partition: Unknown}), Err: fmt.Errorf("reading the desired state: %w", err)})
 		return err
