@@ -380,9 +380,10 @@ func (c *Core) enter() {
 	case statemachine.Stopping:
 		c.stop()
 	case statemachine.Stopped:
-		if c.want != statemachine.WantMirroring {
+		if !c.justOpened {
 			c.reopen()
 		}
+		c.justOpened = false
 	case statemachine.Failed:
 		c.removeFetcher()
 		c.armRetry()
@@ -508,6 +509,9 @@ func (c *Core) persisted(e *Event) {
 	if c.writeLME != nil {
 		c.lme = c.writeLME
 		c.note(Note{Kind: LMERecorded, Epoch: c.lme.Epoch, Offset: c.lme.Offset})
+	}
+	if before.State != c.rec.State {
+		c.step = ""
 	}
 	then := c.written
 	c.writing, c.writeLME, c.written = Token{}, nil, nil

@@ -125,3 +125,64 @@ func (t Truncation) String() string {
 func (k Consent) String() string {
 	return fmt.Sprintf("drop [%d, %d) of %v-%d in episode %d", k.From, k.To, k.TopicID, k.Partition, k.Episode)
 }
+
+// String is the status in a few lines for a person.
+func (s Status) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "state %v, wanted %v, episode %d", s.Record.State, s.Want, s.Record.Episode)
+	if s.Step != "" {
+		fmt.Fprintf(&b, ", step %s", s.Step)
+	}
+	if s.Record.RetryAttempt != 0 {
+		fmt.Fprintf(&b, ", attempt %d", s.Record.RetryAttempt)
+	}
+	b.WriteByte('\n')
+	for _, line := range [][2]string{{"reason", s.Record.ErrorMessage}, {"waiting", s.Waiting}} {
+		if line[1] != "" {
+			fmt.Fprintf(&b, "%s: %s\n", line[0], line[1])
+		}
+	}
+	fmt.Fprintf(&b, "copy [%d, %d), replicated %d, leader epoch %d, %v, last stable %d, epochs %v\n",
+		s.Log.Start, s.Log.End, s.Log.Replicated, s.Log.LeaderEpoch, s.Log.Owner, s.LastStable, s.Epochs)
+	fmt.Fprintf(&b, "source cluster %q, leader %d in epoch %d, log start %s, end %s", s.Source.ClusterID, s.Source.LeaderID, s.Source.LeaderEpoch, orUnknown(s.Source.LogStart), orUnknown(s.Source.HighWatermark))
+	switch {
+	case s.Denied:
+		b.WriteString(", reading is denied, lag unknown")
+	case s.SourceSeen.IsZero():
+		b.WriteString(", never measured")
+	case s.CaughtUp.IsZero():
+		b.WriteString(", never caught up")
+	default:
+		fmt.Fprintf(&b, ", caught up %v before the last look", max(0, s.SourceSeen.Sub(s.CaughtUp)))
+	}
+	if s.NothingLeft {
+		b.WriteString(", nothing left to read")
+	}
+	if s.NoEpochs {
+		b.WriteString(", no divergence checks")
+	}
+	b.WriteByte('\n')
+	for _, t := range s.InFlight {
+		fmt.Fprintf(&b, "open transaction of producer %d epoch %d since %d\n", t.ProducerID, t.ProducerEpoch, t.FirstOffset)
+	}
+	if s.LostTo > 0 {
+		fmt.Fprintf(&b, "lost [%d, %d)\n", s.LostFrom, s.LostTo)
+	}
+	if s.Needs != nil {
+		fmt.Fprintf(&b, "needs consent: %v\n", *s.Needs)
+	}
+	if s.LME != nil {
+		fmt.Fprintf(&b, "last mirror epoch %d, last mirror offset %d, episode %d\n", s.LME.Epoch, s.LME.Offset, s.LME.Episode)
+	}
+	if len(s.Aborts) > 0 || s.ResetAt >= 0 {
+		fmt.Fprintf(&b, "%v\n", Note{Kind: MarkersWritten, Aborts: s.Aborts, ResetAt: s.ResetAt})
+	}
+	return b.String()
+}
+
+func orUnknown(n int64) string {
+	if n < 0 {
+		return "unknown"
+	}
+	return fmt.Sprint(n)
+}

@@ -16,6 +16,7 @@ type stopping struct {
 	writtenOver bool     // clients wrote behind our marks: an earlier stop's, carried over
 	markerWaits int
 	opens       int
+	justOpened  bool
 
 	carrying    bool // before STOPPING is persisted: is the log still as an earlier stop left it?
 	carryAsked  bool
@@ -105,12 +106,12 @@ func (c *Core) stopOwner(e *Event) {
 		if c.recorded() && c.log.LeaderEpoch <= c.lme.Epoch {
 			c.ask(Effect{Kind: RaiseEpoch, Epoch: c.lme.Epoch + 1}, func(c *Core, e *Event) {
 				if c.raised(e, c.lme.Epoch+1) {
-					c.move(statemachine.Stopped)
+					c.stopped()
 				}
 			})
 			return
 		}
-		c.move(statemachine.Stopped)
+		c.stopped()
 	default:
 		c.sync((*Core).stopQuiesce)
 	}
@@ -320,8 +321,14 @@ func (c *Core) stopOpen() {
 			c.stopFailed("the log cannot be opened for clients", e.Err)
 			return
 		}
-		c.move(statemachine.Stopped)
+		c.stopped()
 	})
+}
+
+// stopped ends STOPPING with an open log.
+func (c *Core) stopped() {
+	c.justOpened = true
+	c.move(statemachine.Stopped)
 }
 
 // reopen looks whether a STOPPED log is open and opens it if not (decision 4): after a restart it may have come back closed.

@@ -1,0 +1,484 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/logtrunc"
+	"github.com/clustermirror/clustermirror/statemachine"
+	"github.com/clustermirror/clustermirror/txnabort"
+)
+
+// A script is a transcript: a command, "----", and what the core then wants done, one effect a line; a line with * is told to the world.
+// Run with -rewrite after a change and read the diff. The commands stand in script.do.
+type script struct {
+	*world
+	held map[EffectKind]bool
+}
+
+func runScript(t *testing.T, path string) {
+	t.Helper()
+	s := &script{world: newWorld(), held: map[EffectKind]bool{}}
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		s.out.Reset()
+		s.do(t, d)
+		out := s.out.String()
+		if out == "" {
+			return "nothing\n"
+		}
+		return out
+	})
+}
+
+// TestScripts runs every transcript, those of the field cases too.
+func TestScripts(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, p := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(p), ".txt"), func(t *testing.T) { runScript(t, p) })
+	}
+}
+
+func (s *script) do(t *testing.T, d *datadriven.TestData) {
+	args := map[string]string{}
+	var flags []string
+	for _, a := range d.CmdArgs {
+		if len(a.Vals) == 0 {
+			flags = append(flags, a.Key)
+			continue
+		}
+		args[a.Key] = strings.Join(a.Vals, ",")
+	}
+	num := func(key string, to *int64) {
+		if v, ok := args[key]; ok {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil {
+				d.Fatalf(t, "%s: %v", key, err)
+			}
+			*to = n
+		}
+	}
+	num32 := func(key string, to *int32) {
+		n := int64(*to)
+		num(key, &n)
+		*to = int32(n)
+	}
+	flag := func(name string) bool {
+		for _, f := range flags {
+			if f == name {
+				return true
+			}
+		}
+		return false
+	}
+	err := func() error {
+		if v, ok := args["err"]; ok {
+			return errors.New(v)
+		}
+		return nil
+	}
+	switch d.Cmd {
+	case "config": // loss=restart|fail|keep floor= max-batch= cluster=
+		switch args["loss"] {
+		case "fail":
+			s.cfg.Loss = LossFail
+		case "keep":
+			s.cfg.Loss = LossKeep
+		}
+		num("floor", &s.cfg.StartFloor)
+		num32("max-batch", &s.cfg.MaxBatch)
+		if v, ok := args["cluster"]; ok {
+			s.cfg.SourceCluster = v
+		}
+	case "source": // epoch= leader= start= hw= cluster= topic= lme= lmo= refused= down|up no-epochs cut-reply=; batches to append
+		v := &s.src.view
+		num32("epoch", &v.LeaderEpoch)
+		num32("leader", &v.LeaderID)
+		num32("lme", &v.LME)
+		num("lmo", &v.LMO)
+		if a, ok := args["cluster"]; ok {
+			v.ClusterID = a
+		}
+		if a, ok := args["topic"]; ok {
+			v.TopicID = statemachine.TopicID{a[0]}
+		}
+		if a, ok := args["refused"]; ok {
+			v.Refused = strings.ReplaceAll(a, "_", " ")
+		}
+		if flag("down") {
+			s.src.down = true
+		}
+		if flag("up") {
+			s.src.down = false
+		}
+		if flag("no-epochs") {
+			v.NoEpochs = true
+		}
+		if flag("unsupported") {
+			s.src.unsupported = true
+		}
+		cut := int64(-1)
+		num("cut", &cut)
+		if cut >= 0 {
+			s.src.cutTo(cut)
+		}
+		size := int64(0)
+		num("cut-reply", &size)
+		s.src.cutSize = int(size)
+		for _, b := range s.batches(t, d) {
+			s.src.add(b)
+		}
+		start := s.src.start
+		num("start", &start)
+		s.src.raiseStart(start)
+		if s.src.end < start {
+			s.src.end = start
+		}
+		num("hw", &s.src.end2)
+		fmt.Fprintf(&s.out, "source %v, high watermark %d, epoch %d\n", &s.src.batchLog, s.src.hw(), v.LeaderEpoch)
+	case "answers": // epoch=: the source answers this, in order: "epoch end" lines
+		epoch := int32(0)
+		num32("epoch", &epoch)
+		if s.src.answers == nil {
+			s.src.answers = map[int32][]logtrunc.Round{}
+		}
+		for _, line := range strings.Split(d.Input, "\n") {
+			var r logtrunc.Round
+			if _, err := fmt.Sscan(line, &r.Epoch, &r.End); err != nil {
+				d.Fatalf(t, "%q: %v", line, err)
+			}
+			s.src.answers[epoch] = append(s.src.answers[epoch], r)
+		}
+		fmt.Fprintf(&s.out, "%d answers for epoch %d\n", len(s.src.answers[epoch]), epoch)
+	case "log": // epoch= start= end= replicated= owner= lag|no-lag; batches to append
+		num32("epoch", &s.log.leaderEpoch)
+		if flag("lag") {
+			s.log.lag = true
+		}
+		if flag("no-lag") {
+			s.log.lag = false
+		}
+		if flag("wipe") {
+			s.log.batches, s.log.start, s.log.end = nil, 0, 0
+		}
+		cut := int64(-1)
+		num("cut", &cut)
+		if cut >= 0 {
+			s.log.cutTo(cut)
+		}
+		for _, b := range s.batches(t, d) {
+			s.log.add(b)
+		}
+		start := s.log.start
+		num("start", &start)
+		s.log.raiseStart(start)
+		s.log.end = max(s.log.end, start)
+		s.log.settle()
+		num("replicated", &s.log.replicated)
+		switch args["owner"] {
+		case "ours":
+			s.log.owner = OwnerOurs
+		case "open":
+			s.log.owner = OwnerOpen
+		case "foreign":
+			s.log.owner = OwnerForeign
+		}
+		fmt.Fprintf(&s.out, "log %v, replicated %d, epoch %d, %v\n", &s.log.batchLog, s.log.replicated, s.log.leaderEpoch, s.log.owner)
+	case "stored": // state= episode= attempt= previous= message= lme= lmo= lme-episode= lme-cluster=
+		states := map[string]statemachine.State{}
+		for _, st := range []statemachine.State{
+			statemachine.Preparing, statemachine.EpochFencing, statemachine.Mirroring, statemachine.Pausing, statemachine.Paused, statemachine.Stopping,
+			statemachine.Stopped, statemachine.Failed, statemachine.Unknown,
+		} {
+			states[st.String()] = st
+		}
+		s.stored.State = states[args["state"]]
+		if s.stored.State == statemachine.Preparing && args["state"] != "PREPARING" {
+			d.Fatalf(t, "no such state: %q", args["state"])
+		}
+		s.stored.StateEpoch = 10
+		num32("episode", &s.stored.Episode)
+		n := int64(0)
+		num("attempt", &n)
+		s.stored.RetryAttempt = int16(n)
+		if v, ok := args["previous"]; ok {
+			s.stored.PreviousState = states[v]
+		}
+		if v, ok := args["message"]; ok {
+			s.stored.ErrorMessage = v
+		}
+		if _, ok := args["lmo"]; ok {
+			s.lme = &statemachine.LastMirrorEpoch{SourceClusterID: "A", SourceTopicID: sourceTopic}
+			num32("lme", &s.lme.Epoch)
+			num("lmo", &s.lme.Offset)
+			num32("lme-episode", &s.lme.Episode)
+		}
+		fmt.Fprintf(&s.out, "stored %v\n", s.stored.State)
+	case "load":
+		s.load()
+	case "crash": // keep-open: the log comes back as it was
+		owner := s.log.owner
+		if flag("keep-open") {
+			s.world.log.owner = OwnerOurs
+			defer func() { s.world.log.owner = owner }()
+		}
+		s.crash()
+	case "wish": // start|pause|stop consent=from-to episode=
+		if v, ok := args["consent"]; ok {
+			k := Consent{TopicID: s.cfg.TopicID, Partition: s.cfg.Partition}
+			from, to, _ := strings.Cut(v, "-")
+			k.From, _ = strconv.ParseInt(from, 10, 64)
+			k.To, _ = strconv.ParseInt(to, 10, 64)
+			num32("episode", &k.Episode)
+			if flag("other-topic") {
+				k.TopicID = statemachine.TopicID{9}
+			}
+			s.consent = []Consent{k}
+		}
+		switch {
+		case flag("start"):
+			s.wish(statemachine.WantMirroring)
+		case flag("pause"):
+			s.wish(statemachine.WantPaused)
+		case flag("stop"):
+			s.wish(statemachine.WantStopped)
+		default:
+			d.Fatalf(t, "wish what?")
+		}
+	case "hold", "release": // kinds that run does not answer
+		for _, f := range flags {
+			s.held[effectKind(t, d, f)] = d.Cmd == "hold"
+		}
+		fmt.Fprintf(&s.out, "ok\n")
+	case "run": // limit=
+		limit := int64(300)
+		num("limit", &limit)
+		s.run(int(limit), s.held)
+		if limit == 300 && len(s.pending) > 0 && !s.held[s.pending[0].Kind] {
+			d.Fatalf(t, "no end")
+		}
+	case "done", "fail", "fail-after", "half": // the oldest pending effect (of a kind)
+		i := 0
+		if len(flags) > 0 {
+			k := effectKind(t, d, flags[0])
+			for i < len(s.pending) && s.pending[i].Kind != k {
+				i++
+			}
+		}
+		if i >= len(s.pending) {
+			d.Fatalf(t, "nothing of the kind is pending: %v", s.pending)
+		}
+		s.answer(i, map[string]fault{"done": noFault, "fail": failBefore, "fail-after": failAfter, "half": half}[d.Cmd])
+	case "again": // the last answer comes a second time
+		s.step(s.last[len(s.last)-1])
+	case "again-all": // every answer so far comes a second time
+		for _, ev := range s.last {
+			s.step(ev)
+		}
+	case "timer":
+		if !s.due() {
+			d.Fatalf(t, "no wait is pending")
+		}
+	case "timers": // waits pass and answers come until a fetch waits or count waits have passed
+		count := int64(1)
+		num("count", &count)
+		for range count {
+			if !s.due() {
+				break
+			}
+			s.run(300, s.held)
+		}
+	case "fetched": // code= offset= epoch= hw= start= lso= leader= leader-epoch= cut-batch= crowded diverging=epoch/end err=; batches
+		e := s.parked
+		if e == nil {
+			for i := range s.pending {
+				if k := s.pending[i].Kind; k == AddFetcher || k == Continue {
+					e = &s.pending[i]
+					e2 := *e
+					e = &e2
+					s.pending = append(s.pending[:i:i], s.pending[i+1:]...)
+					break
+				}
+			}
+		}
+		if e == nil {
+			d.Fatalf(t, "no fetch is under way")
+		}
+		s.parked = nil
+		f := Fetch{Offset: e.Offset, LeaderEpoch: e.Epoch, HighWatermark: s.src.hw(), LastStable: s.src.hw(), LogStart: s.src.start, LeaderID: -1, CurrentEpoch: -1}
+		for c := FetchOK; c <= FetchUnsupported; c++ {
+			if c.String() == args["code"] {
+				f.Code = c
+			}
+		}
+		if v := args["code"]; v != "" && f.Code.String() != v {
+			d.Fatalf(t, "no such code: %s", v)
+		}
+		num("offset", &f.Offset)
+		num32("epoch", &f.LeaderEpoch)
+		num("hw", &f.HighWatermark)
+		num("start", &f.LogStart)
+		num32("leader", &f.LeaderID)
+		num32("leader-epoch", &f.CurrentEpoch)
+		num32("cut-batch", &f.CutBatch)
+		f.Crowded = flag("crowded")
+		f.Err = err()
+		if v, ok := args["diverging"]; ok {
+			if _, err := fmt.Sscanf(v, "%d/%d", &f.DivergingEpoch, &f.DivergingEnd); err != nil {
+				d.Fatalf(t, "diverging: %v", err)
+			}
+		}
+		for _, b := range s.batches(t, d) {
+			f.Records = append(f.Records, b.bytes...)
+		}
+		cut := int64(0)
+		num("cut-last", &cut)
+		f.Records = f.Records[:len(f.Records)-int(cut)]
+		ev := Event{Kind: Fetched, Token: e.Token, Fetch: f}
+		s.last = append(s.last, ev)
+		s.step(ev)
+	case "changed": // the source's news, as source
+		ev := Event{Kind: SourceChanged, Source: SourceView{LeaderID: -1, LeaderEpoch: -1, LogStart: -1, HighWatermark: -1, LME: -1, LMO: -1}, Err: err()}
+		if !flag("nothing") {
+			ev.Source = s.src.look()
+		}
+		ev.Source.Permanent = flag("permanent")
+		s.step(ev)
+	case "replicated": // to=
+		s.log.replicated = s.log.end
+		num("to", &s.log.replicated)
+		s.step(Event{Kind: ReplicatedMoved, Log: s.log.view()})
+	case "fail-partition":
+		s.step(Event{Kind: FailPartition, Err: err(), NonRetryable: flag("non-retryable")})
+	case "recover":
+		s.step(Event{Kind: Recover})
+	case "fenced":
+		s.fenced = true
+		fmt.Fprintf(&s.out, "ok\n")
+	case "advance":
+		dur, err := time.ParseDuration(flags[0])
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		s.now = s.now.Add(dur)
+		fmt.Fprintf(&s.out, "ok\n")
+	case "show": // the log and what is stored
+		fmt.Fprintf(&s.out, "log %v, replicated %d, epoch %d, %v\n", &s.log.batchLog, s.log.replicated, s.log.leaderEpoch, s.log.owner)
+		fmt.Fprintf(&s.out, "stored %v episode=%d", s.stored.State, s.stored.Episode)
+		if s.lme != nil {
+			fmt.Fprintf(&s.out, " LME=%d LMO=%d of episode %d from cluster %s", s.lme.Epoch, s.lme.Offset, s.lme.Episode, s.lme.SourceClusterID)
+		}
+		fmt.Fprintln(&s.out)
+	case "status":
+		fmt.Fprint(&s.out, s.core.Status())
+	default:
+		d.Fatalf(t, "unknown command %s", d.Cmd)
+	}
+}
+
+func effectKind(t *testing.T, d *datadriven.TestData, name string) EffectKind {
+	for k := Persist; k <= Halt; k++ {
+		if k.String() == name {
+			return k
+		}
+	}
+	d.Fatalf(t, "no such effect: %s", name)
+	return 0
+}
+
+// batches reads lines as cases.md writes them: "0-4/n5 e5 P7.0 T s0", "5-5 e5 COMMIT P7.0", "6-6 e9 RESET"; more words: "salt=x", "bad-crc", "bad-length", "magic=1".
+// A line may hold several, separated by ";". A range with "*N" is cut into batches of N offsets.
+func (s *script) batches(t *testing.T, d *datadriven.TestData) []modelBatch {
+	var list []modelBatch
+	for _, line := range strings.FieldsFunc(d.Input, func(r rune) bool { return r == '\n' || r == ';' }) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		var base, last, step int64
+		n := int64(-1)
+		spec, each, _ := strings.Cut(words[0], "*")
+		spec, count, hasCount := strings.Cut(spec, "/n")
+		if _, err := fmt.Sscanf(spec, "%d-%d", &base, &last); err != nil {
+			d.Fatalf(t, "%q: %v", line, err)
+		}
+		if hasCount {
+			n, _ = strconv.ParseInt(count, 10, 64)
+		}
+		step = last - base + 1
+		if each != "" {
+			step, _ = strconv.ParseInt(each, 10, 64)
+		}
+		epoch, pid, pepoch, seq, txn, control, salt := int32(0), int64(-1), int64(0), int64(-1), false, "", "v"
+		var damage []string
+		for _, w := range words[1:] {
+			switch {
+			case w == "T":
+				txn = true
+			case w == "COMMIT" || w == "ABORT" || w == "RESET":
+				control = w
+			case strings.HasPrefix(w, "salt="):
+				salt = w[5:]
+			case strings.HasPrefix(w, "bad-"), strings.HasPrefix(w, "magic="):
+				damage = append(damage, w)
+			case w[0] == 'e':
+				v, _ := strconv.ParseInt(w[1:], 10, 32)
+				epoch = int32(v)
+			case w[0] == 'P':
+				a, b, _ := strings.Cut(w[1:], ".")
+				pid, _ = strconv.ParseInt(a, 10, 64)
+				pepoch, _ = strconv.ParseInt(b, 10, 16)
+			case w[0] == 's':
+				seq, _ = strconv.ParseInt(w[1:], 10, 32)
+			default:
+				d.Fatalf(t, "%q: what is %q?", line, w)
+			}
+		}
+		for b := base; b <= last; b += step {
+			l := min(b+step-1, last)
+			records := int(l - b + 1)
+			if n >= 0 {
+				records = int(n)
+			}
+			var bytes []byte
+			switch control {
+			case "RESET":
+				bytes = txnabort.PIDReset(b, epoch, 1_600_000_000_000)
+			case "":
+				bytes = data(b, l, epoch, records, pid, int16(pepoch), int32(seq), txn, salt)
+			default:
+				bytes = marker(b, epoch, control == "COMMIT", pid, int16(pepoch))
+			}
+			m := toBatches(bytes)[0]
+			for _, w := range damage {
+				switch w {
+				case "bad-crc":
+					m.bytes[len(m.bytes)-1] ^= 1
+				case "bad-length": // a record's length is nonsense, the checksum is right
+					m.bytes[batch.HeaderSize] = 0x7e
+					fixCRC(m.bytes)
+				case "bad-delta": // the header says one offset less than its records need
+					m.bytes[26]--
+					fixCRC(m.bytes)
+				case "magic=0", "magic=1":
+					m.bytes[16] = w[6] - '0'
+				}
+			}
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func TestMain(m *testing.M) { os.Exit(m.Run()) }
