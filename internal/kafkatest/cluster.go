@@ -75,8 +75,10 @@ func boot(t T, o Options) (*cluster, error) {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
+		begin := time.Now()
 		c, err := try(o, java, libs)
 		if err == nil {
+			t.Logf("kafka: Apache Kafka %s, %d brokers, up after %.1f s", o.Version, o.Brokers, time.Since(begin).Seconds())
 			return c, nil
 		}
 		if !errors.Is(err, errPortTaken) || attempt == 5 {
