@@ -22,7 +22,8 @@ func TestSpec8PartitionVectors(t *testing.T) {
 		{Key{"my-mirror", one, 1}, "my-mirror:AQIDBAUGBwgJCgsMDQ4PEA:1", 42, 1},
 		{Key{"my-mirror", one, 2}, "my-mirror:AQIDBAUGBwgJCgsMDQ4PEA:2", 43, 2},
 		{Key{"a-to-b", one, 0}, "a-to-b:AQIDBAUGBwgJCgsMDQ4PEA:0", 7, 1},
-		{Key{"b-to-a", high, 7}, "b-to-a:__________8AAAAAAAAAEA:7", -1, -1}, // see TestSpec8PartitionVectorsOfText
+		{Key{"b-to-a", high, 7}, "b-to-a:__________8AAAAAAAAAAQ:7", 48, 0},
+		{Key{"m", high, 49}, "m:__________8AAAAAAAAAAQ:49", 35, 1},
 	} {
 		if got := tt.key.String(); got != tt.text {
 			t.Errorf("key prints %s, want %s", got, tt.text)
