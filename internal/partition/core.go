@@ -508,7 +508,9 @@ func (c *Core) persisted(e *Event) {
 	c.rec.StateEpoch = e.StateEpoch
 	if c.writeLME != nil {
 		c.lme = c.writeLME
-		c.note(Note{Kind: LMERecorded, Epoch: c.lme.Epoch, Offset: c.lme.Offset})
+		if c.ended() {
+			c.note(Note{Kind: LMERecorded, Epoch: c.lme.Epoch, Offset: c.lme.Offset})
+		}
 	}
 	if before.State != c.rec.State {
 		c.step = ""

@@ -304,7 +304,9 @@ func describeEffect(e *Effect) string {
 		if e.Record.RetryAttempt != 0 {
 			s += fmt.Sprintf(" attempt=%d previous=%v", e.Record.RetryAttempt, e.Record.PreviousState)
 		}
-		if e.LME != nil {
+		if e.LME != nil && e.LME.Offset < 0 {
+			s += fmt.Sprintf(" from cluster %s", e.LME.SourceClusterID)
+		} else if e.LME != nil {
 			s += fmt.Sprintf(" LME=%d LMO=%d of episode %d", e.LME.Epoch, e.LME.Offset, e.LME.Episode)
 		}
 		return "  Persist " + s

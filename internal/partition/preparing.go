@@ -248,14 +248,22 @@ func (c *Core) prepareAwaitTruncated() {
 		}
 		c.step = statemachine.RaiseEpoch.String()
 		if c.src.LeaderEpoch <= c.log.LeaderEpoch {
-			c.move(statemachine.Mirroring)
+			c.prepared()
 			return
 		}
 		c.ask(Effect{Kind: RaiseEpoch, Epoch: c.src.LeaderEpoch}, func(c *Core, e *Event) {
 			if c.raised(e, c.src.LeaderEpoch) {
-				c.move(statemachine.Mirroring)
+				c.prepared()
 			}
 		})
+	})
+}
+
+// prepared ends PREPARING. With MIRRORING goes a LastMirrorEpoch that names the source and no position yet (epoch and offset −1, which every reader takes for unknown):
+// a process that finds the source dead must still record, at its stop, which cluster may fail back to it, and one that finds a topic created again must see it (F-28).
+func (c *Core) prepared() {
+	c.moveWith(statemachine.Mirroring, &statemachine.LastMirrorEpoch{
+		Epoch: -1, Offset: -1, SourceClusterID: c.cluster, Episode: c.rec.Episode, SourceTopicID: c.topicID,
 	})
 }
 

@@ -220,7 +220,10 @@ func (c *Core) rounds() []logtrunc.Round {
 }
 
 // everStopped says that clients may have written to this log: a cut then needs consent (decision 15).
-func (c *Core) everStopped() bool { return c.lme != nil || c.rec.Episode > 1 }
+func (c *Core) everStopped() bool { return c.ended() || c.rec.Episode > 1 }
+
+// ended says that a LastMirrorEpoch tells where a mirror ended, not only where it comes from.
+func (c *Core) ended() bool { return c.lme != nil && (c.lme.Offset >= 0 || c.lme.Epoch >= 0) }
 
 // consented says that dropping [from, to) was allowed. A range that has shrunk since is less loss and allowed too.
 func (c *Core) consented(from, to int64) bool {

@@ -12,9 +12,9 @@ import (
 type Status struct {
 	Record            statemachine.PartitionState
 	Want              statemachine.Desired
-	Step              string // of PREPARING or STOPPING, "" elsewhere
-	Waiting           string // why nothing is copied just now although the partition has not failed, "" if nothing is waited for
-	LME               *statemachine.LastMirrorEpoch
+	Step              string                        // of PREPARING or STOPPING, "" elsewhere
+	Waiting           string                        // why nothing is copied just now although the partition has not failed, "" if nothing is waited for
+	LME               *statemachine.LastMirrorEpoch // where the mirror ended; nil until a stop has recorded it
 	Log               LogView
 	Source            SourceView
 	SourceSeen        time.Time // when Source's ends were last measured; zero: never
@@ -40,6 +40,9 @@ func (c *Core) Status() Status {
 		LastStable: min(c.producers.LastStable(c.log.End), c.log.Replicated), InFlight: c.producers.InFlight(), Epochs: c.epochs.Entries(),
 		HighestProducerID: c.producers.HighestProducerID(), LostFrom: c.lostFrom, LostTo: c.lostTo,
 		Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade,
+	}
+	if !c.ended() {
+		s.LME = nil
 	}
 	if c.needs != nil {
 		n := *c.needs

@@ -28,7 +28,7 @@ const maxMarkerWaits = 3
 // mustCarry says that the stop ends a start that may never have changed anything: then what the earlier stop recorded still is where the mirror ended, and has to be
 // carried into this episode before STOPPING is persisted. Recording the log's end anew would claim client writes as mirrored, and abort clients' transactions.
 func (c *Core) mustCarry() bool {
-	if c.carryAsked || c.lme == nil || c.lme.Episode >= c.rec.Episode {
+	if c.carryAsked || !c.ended() || c.lme.Episode >= c.rec.Episode {
 		return false
 	}
 	return c.rec.State == statemachine.Preparing || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Preparing
@@ -75,7 +75,7 @@ func (c *Core) carryOver(known bool) {
 func (c *Core) stopStep(s statemachine.StoppingStep) { c.step = s.String() }
 
 // recorded says that this episode's LME is written: it is never written twice (decision 5).
-func (c *Core) recorded() bool { return c.lme != nil && c.lme.Episode == c.rec.Episode }
+func (c *Core) recorded() bool { return c.ended() && c.lme.Episode == c.rec.Episode }
 
 func (c *Core) stop() {
 	c.carryAsked = false

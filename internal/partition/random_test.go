@@ -1,0 +1,345 @@
+package partition
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+	"github.com/clustermirror/clustermirror/txnabort"
+	"pgregory.net/rapid"
+)
+
+// chaos is a world that checks the invariants of design.md while a random hand plays with it.
+type chaos struct {
+	*world
+	t        *rapid.T
+	history  map[string]bool // every batch that the source ever had
+	salt     int
+	txn      map[int64]bool // open transactions at the source
+	stopping bool           // a stop has been persisted and nothing else since
+	awaitCut *Effect        // Truncate or Reset whose records must be reported
+	oldEnd   int64
+}
+
+func newChaos(t *rapid.T) *chaos {
+	c := &chaos{world: newWorld(), t: t, history: map[string]bool{}, txn: map[int64]bool{}}
+	c.cfg.Loss = LossPolicy(rapid.IntRange(0, 2).Draw(t, "loss"))
+	c.cfg.Seed = rapid.Uint64().Draw(t, "seed")
+	c.onEffect = c.check
+	return c
+}
+
+// check looks at every effect before it is carried out.
+func (c *chaos) check(e *Effect) {
+	switch e.Kind {
+	case Persist:
+		c.stopping = e.Record.State == statemachine.Stopping || c.stopping && e.Record.State == statemachine.Stopped
+	case CheckSource, AskEpoch, AddFetcher, Continue:
+		if c.stopping {
+			c.t.Fatalf("invariant 8: %v during a stop\n%s", e.Kind, c.out.String())
+		}
+	case Truncate:
+		c.mayDrop(e, e.Offset)
+	case Reset:
+		c.mayDrop(e, c.log.start)
+	case OpenLog:
+		if c.stored.State == statemachine.Stopping {
+			switch {
+			case c.lme == nil || c.lme.Episode != c.stored.Episode || c.lme.Offset < 0:
+				c.t.Fatalf("invariant 4: opened without a record of where the mirror ended\n%s", c.out.String())
+			case c.log.replicated < c.log.end:
+				c.t.Fatalf("invariant 4: opened before the marks are replicated\n%s", c.out.String())
+			}
+		}
+	case Append:
+		for _, m := range toBatches(e.Bytes) {
+			if c.stored.State == statemachine.Mirroring && !c.history[string(m.bytes)] {
+				c.t.Fatalf("invariant 1: %s was never in the source\n%s", describeBatch(&m), c.out.String())
+			}
+		}
+	}
+}
+
+// mayDrop is invariant 6: what is replicated goes only by consent, by proof, or by the loss policy.
+func (c *chaos) mayDrop(e *Effect, from int64) {
+	if from >= c.log.end {
+		return
+	}
+	switch c.stored.State {
+	case statemachine.Stopping:
+		if from < c.log.replicated {
+			c.t.Fatalf("invariant 6: STOPPING drops [%d, %d), replicated up to %d\n%s", from, c.log.end, c.log.replicated, c.out.String())
+		}
+	case statemachine.Preparing:
+		if !c.consented(from, c.log.end) {
+			c.t.Fatalf("invariant 6: PREPARING drops [%d, %d) without consent\n%s", from, c.log.end, c.out.String())
+		}
+	case statemachine.Mirroring:
+		if e.Kind == Reset {
+			if c.cfg.Loss != LossRestart || c.src.start <= c.log.end {
+				c.t.Fatalf("invariant 6: reset although the source starts at %d, our end is %d\n%s", c.src.start, c.log.end, c.out.String())
+			}
+			return
+		}
+		if (c.stored.Episode > 1 || c.lme != nil && c.lme.Offset >= 0) && !c.consented(from, c.log.end) {
+			c.t.Fatalf("invariant 6: MIRRORING drops [%d, %d) of a log that was open once, without consent\n%s", from, c.log.end, c.out.String())
+		}
+		for _, ours := range c.log.from(from) {
+			for _, theirs := range c.src.from(ours.h.BaseOffset) {
+				if bytes.Equal(ours.bytes, theirs.bytes) && ours.h.BaseOffset >= from {
+					c.t.Fatalf("invariant 6: MIRRORING drops %s, which the source has\n%s", describeBatch(&ours), c.out.String())
+				}
+			}
+		}
+	default:
+		c.t.Fatalf("invariant 6: dropped in %v\n%s", c.stored.State, c.out.String())
+	}
+}
+
+func (c *chaos) consented(from, to int64) bool {
+	for _, k := range c.consent {
+		if k.From <= from && to <= k.To && k.Episode == c.stored.Episode {
+			return true
+		}
+	}
+	return false
+}
+
+// invariants looks at the whole after every step.
+func (c *chaos) invariants() {
+	end := c.log.start
+	for i := range c.log.batches {
+		h := &c.log.batches[i].h
+		if h.BaseOffset < end && i > 0 {
+			c.t.Fatalf("invariant 2: batch at %d after one that ends at %d\n%s", h.BaseOffset, end, c.out.String())
+		}
+		end = h.NextOffset()
+		if h.LeaderEpoch > c.log.leaderEpoch {
+			c.t.Fatalf("invariant 3: epoch %d at %d, leader epoch %d\n%s", h.LeaderEpoch, h.BaseOffset, c.log.leaderEpoch, c.out.String())
+		}
+	}
+	if c.stored.State == statemachine.Stopped && c.log.owner == OwnerOurs && c.lme != nil && c.lme.Offset >= 0 && c.lme.Episode == c.stored.Episode {
+		if open := c.log.producers().InFlight(); len(open) > 0 && !c.clientsWrote() {
+			c.t.Fatalf("invariant 5: STOPPED with %v open\n%s", open, c.out.String())
+		}
+	}
+}
+
+func (c *chaos) clientsWrote() bool {
+	for i := range c.log.batches {
+		if bytes.Contains(c.log.batches[i].bytes, []byte("client")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *chaos) sourceAppend() {
+	base := c.src.hw()
+	epoch := c.src.view.LeaderEpoch
+	c.salt++
+	var b []byte
+	pid := int64(rapid.IntRange(1, 3).Draw(c.t, "pid"))
+	switch rapid.IntRange(0, 3).Draw(c.t, "what") {
+	case 0:
+		b = data(base, base+int64(rapid.IntRange(0, 4).Draw(c.t, "n")), epoch, 1, -1, 0, 0, false, fmt.Sprint("s", c.salt, "-"))
+	case 1:
+		if c.txn[pid] {
+			b = marker(base, epoch, rapid.Bool().Draw(c.t, "commit"), pid, 0)
+			delete(c.txn, pid)
+			break
+		}
+		fallthrough
+	case 2:
+		c.txn[pid] = true
+		b = data(base, base+1, epoch, 2, pid, 0, 0, true, fmt.Sprint("t", c.salt, "-"))
+	case 3: // a gap, as compaction leaves it
+		base += 2
+		b = data(base, base, epoch, 1, -1, 0, 0, false, fmt.Sprint("g", c.salt, "-"))
+	}
+	m := toBatches(b)[0]
+	c.history[string(m.bytes)] = true
+	c.src.add(m)
+}
+
+func (c *chaos) election(unclean bool) {
+	if unclean && c.src.end > c.src.start {
+		c.src.cutTo(c.src.end - int64(rapid.IntRange(0, int(min(6, c.src.end-c.src.start))).Draw(c.t, "back")))
+		c.src.end2 = 0
+		// Transactions that the source forgot are not decided any more.
+		c.txn = map[int64]bool{}
+		for _, open := range c.src.producers().InFlight() {
+			c.txn[open.ProducerID] = true
+		}
+	}
+	c.src.view.LeaderEpoch += int32(rapid.IntRange(1, 4).Draw(c.t, "epochs"))
+	c.src.view.LeaderID = int32(rapid.IntRange(1, 3).Draw(c.t, "leader"))
+	// A leader's first act in Kafka's controller-less log is none: the epoch starts at its end. Markers keep the search honest.
+	c.sourceAppend()
+}
+
+func (c *chaos) consentToAll() {
+	c.consent = []Consent{{TopicID: testTopic, From: c.log.start, To: c.log.end + 100, Episode: c.stored.Episode + int32(rapid.IntRange(0, 1).Draw(c.t, "next"))}}
+}
+
+func (c *chaos) play() {
+	switch rapid.IntRange(0, 17).Draw(c.t, "act") {
+	case 0, 1, 2, 3, 4, 5:
+		if len(c.pending) > 0 {
+			f := noFault
+			if rapid.IntRange(0, 7).Draw(c.t, "fault?") == 0 {
+				f = fault(rapid.IntRange(1, 3).Draw(c.t, "fault"))
+			}
+			i := 0
+			k := c.pending[0].Kind
+			if f != noFault && k == Persist {
+				f = failBefore // whether it was written is the shell's to find out
+			}
+			c.answer(i, f)
+		} else {
+			c.wake()
+		}
+	case 6:
+		c.run(rapid.IntRange(1, 40).Draw(c.t, "steps"), nil)
+	case 7, 8:
+		c.sourceAppend()
+	case 9:
+		c.election(rapid.Bool().Draw(c.t, "unclean"))
+	case 10:
+		if len(c.last) > 0 { // an old answer comes once more
+			c.step(c.last[rapid.IntRange(max(0, len(c.last)-20), len(c.last)-1).Draw(c.t, "old")])
+		}
+	case 11:
+		if len(c.pending) > 0 && rapid.Bool().Draw(c.t, "took effect") {
+			e := c.pending[0]
+			c.perform(&e, noFault)
+		}
+		c.crash()
+	case 12:
+		c.due()
+	case 13:
+		if rapid.IntRange(0, 2).Draw(c.t, "consent?") == 0 {
+			c.consentToAll()
+		}
+		c.wish(statemachine.Desired(rapid.IntRange(0, 2).Draw(c.t, "want")))
+	case 14:
+		c.src.raiseStart(min(c.src.hw(), c.src.start+int64(rapid.IntRange(0, 12).Draw(c.t, "trim"))))
+		c.src.end = max(c.src.end, c.src.start)
+		if rapid.Bool().Draw(c.t, "told") {
+			c.step(Event{Kind: SourceChanged, Source: c.src.look()})
+		}
+	case 15:
+		c.log.lag = rapid.Bool().Draw(c.t, "lag")
+		c.log.settle()
+		c.step(Event{Kind: ReplicatedMoved, Log: c.log.view()})
+	case 16:
+		c.src.down = rapid.Bool().Draw(c.t, "down")
+	case 17:
+		switch rapid.IntRange(0, 2).Draw(c.t, "rare") {
+		case 0:
+			c.step(Event{Kind: FailPartition, Err: errLost})
+		case 1:
+			c.step(Event{Kind: Recover})
+		case 2:
+			if c.log.owner == OwnerOpen { // clients write
+				c.log.leaderEpoch++
+				c.log.add(toBatches(data(c.log.end, c.log.end+1, c.log.leaderEpoch, 1, -1, 0, 0, false, "client"))[0])
+				c.log.settle()
+			}
+		}
+	}
+	if len(c.last) > 200 {
+		c.last = c.last[100:]
+	}
+}
+
+// TestInvariantsUnderChaos plays random events, failures, stale answers and crashes; the invariants of design.md hold after each step, and a stop with a dead
+// source always ends in STOPPED with nothing open.
+func TestInvariantsUnderChaos(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t)
+		c.src.view.LeaderEpoch = int32(rapid.IntRange(0, 5).Draw(t, "epoch"))
+		c.load()
+		c.wish(statemachine.WantMirroring)
+		for range rapid.IntRange(1, 150).Draw(t, "length") {
+			if c.halted {
+				t.Fatalf("halted\n%s", c.out.String())
+			}
+			c.play()
+			c.invariants()
+		}
+		// The source comes back and everything heals, unless a person is needed.
+		c.src.down, c.log.lag = false, false
+		c.log.settle()
+		c.step(Event{Kind: ReplicatedMoved, Log: c.log.view()})
+		c.wish(statemachine.WantMirroring)
+		for range 40 {
+			c.run(500, nil)
+			c.invariants()
+			if !c.due() {
+				break
+			}
+		}
+		if c.stored.State == statemachine.Mirroring && c.parked != nil {
+			c.sameAsSource()
+		} else if c.stored.State != statemachine.Failed || c.stored.RetryAttempt != statemachine.NonRetryable {
+			if c.src.end > 0 && c.stored.State != statemachine.Failed {
+				t.Fatalf("neither mirrored nor failed: %v\n%s", c.stored.State, c.out.String())
+			}
+		}
+		// The source dies, and the mirror is stopped.
+		c.src.down = true
+		lost := c.stored.ErrorMessage
+		c.wish(statemachine.WantStopped)
+		for range 60 {
+			c.run(500, nil)
+			c.invariants()
+			if !c.due() {
+				break
+			}
+		}
+		if c.stored.State != statemachine.Stopped || c.log.owner != OwnerOpen {
+			t.Fatalf("the stop ends in %v (%s), before: %s\n%s", c.stored.State, c.stored.ErrorMessage, lost, c.out.String())
+		}
+		if open := c.log.producers().InFlight(); len(open) > 0 {
+			t.Fatalf("invariant 5: %v open\n%s", open, c.out.String())
+		}
+		resets := 0
+		if c.lme != nil && c.lme.Offset >= 0 && c.lme.Episode == c.stored.Episode && !c.clientsWrote() {
+			for i := range c.log.batches {
+				b := &c.log.batches[i]
+				if b.h.BaseOffset >= c.lme.Offset {
+					if b.h.LeaderEpoch <= c.lme.Epoch {
+						t.Fatalf("invariant 5: epoch %d after LME %d\n%s", b.h.LeaderEpoch, c.lme.Epoch, c.out.String())
+					}
+					if txnabort.IsPIDReset(b.bytes) {
+						resets++
+					}
+				}
+			}
+			if resets != 1 {
+				t.Fatalf("%d resets behind the LMO: %v\n%s", resets, &c.log.batchLog, c.out.String())
+			}
+		}
+	})
+}
+
+// sameAsSource is invariant 1 at rest: every batch of the source from our start on is here, and nothing else that it should have.
+func (c *chaos) sameAsSource() {
+	theirs := c.src.from(max(c.log.start, c.src.start))
+	var ours []modelBatch
+	for _, m := range c.log.batches {
+		if m.h.LastOffset() >= c.src.start {
+			ours = append(ours, m)
+		}
+	}
+	for i := range theirs {
+		if i >= len(ours) || !bytes.Equal(ours[i].bytes, theirs[i].bytes) {
+			c.t.Fatalf("invariant 1: not the same\n%v\n%v\n%s", &c.log.batchLog, &c.src.batchLog, c.out.String())
+		}
+	}
+	if len(ours) != len(theirs) {
+		c.t.Fatalf("invariant 1: more here than there\n%v\n%v\n%s", &c.log.batchLog, &c.src.batchLog, c.out.String())
+	}
+}
