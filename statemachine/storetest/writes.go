@@ -51,6 +51,10 @@ func leaderEpochBelowHighestIsFenced(s *suite) {
 	if e := s.entry(session, key(0)); e.State.LeaderEpoch != 9 {
 		s.Errorf("leader epoch %d stored, want the highest seen, 9", e.State.LeaderEpoch)
 	}
+	w := set(key(0), sm.Paused)
+	w.State.LeaderEpoch = 12 // the record's own counts too
+	s.accept(session, w)
+	s.refuse(session, under(set(key(0), sm.Mirroring), 11), sm.ErrFenced)
 	s.accept(session, under(set(key(1), sm.Preparing), 0)) // each key has its own
 	if err := s.write(session, under(set(key(0), sm.Mirroring), 8), under(set(key(1), sm.Mirroring), 0))[1].Err; err != nil {
 		s.Errorf("a fenced key fenced another key of the batch: %v", err)
