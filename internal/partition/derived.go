@@ -14,6 +14,7 @@ type derived struct {
 	epochs    *logtrunc.Cache
 	producers *producerstate.Manager
 	upTo      int64 // the log below it has been observed
+	recordsTo int64 // the end of the last batch observed, at or below the log start: there is none
 	resetAt   int64 // offset of the last MIRROR_PID_RESET observed, −1 if none
 	dirty     bool  // the log may differ from what was observed: ask for its end before relying on anything
 
@@ -41,7 +42,7 @@ func (c *Core) setLog(v LogView) {
 func (c *Core) rewindAll() {
 	c.epochs.Reset()
 	c.producers.Reset(c.log.Start)
-	c.upTo, c.resetAt, c.dirty = c.log.Start, -1, false
+	c.upTo, c.recordsTo, c.resetAt, c.dirty = c.log.Start, c.log.Start, -1, false
 }
 
 // rewind goes back to a log that ends at end. What producerstate no longer knows is observed again by the next sync.
@@ -52,6 +53,7 @@ func (c *Core) rewind(end int64) {
 	}
 	c.upTo = c.producers.TruncateTo(min(end, c.upTo))
 	c.epochs.TruncateTo(c.upTo)
+	c.recordsTo = min(c.recordsTo, c.upTo) // a point that can be gone back to is the end of a batch, or the log start
 	if c.resetAt >= c.upTo {
 		c.resetAt = -1
 	}
@@ -120,7 +122,11 @@ func (c *Core) observed(h *batch.Header, whole []byte) {
 		c.resetAt = h.BaseOffset
 	}
 	c.upTo = h.NextOffset()
+	c.recordsTo = c.upTo
 }
+
+// holdsRecords says whether there is any batch in the log. A log may reach from 0 to 2 and hold none: a cut went down to a gap.
+func (c *Core) holdsRecords() bool { return c.recordsTo > c.log.Start }
 
 func (c *Core) rebuilt(e *Event) {
 	c.rebuilding = false
@@ -186,7 +192,7 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		}
 		return
 	}
-	before := c.log
+	before, held := c.log, c.holdsRecords()
 	switch kind {
 	case Append:
 		c.setLog(e.Log)
@@ -197,13 +203,17 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		c.setLog(e.Log)
 		c.rewind(c.log.End)
 		c.nothingLeft = false
-		c.tellDropped(c.log.End, before.End)
+		if held {
+			c.tellDropped(c.log.End, before.End)
+		}
 	case Reset:
 		c.log = e.Log
 		c.log.Owner = before.Owner
 		c.rewindAll()
 		c.nothingLeft = false
-		c.tellDropped(before.Start, before.End)
+		if held {
+			c.tellDropped(before.Start, before.End)
+		}
 	case RaiseStart:
 		c.setLog(e.Log)
 		if c.log.Start > before.Start {

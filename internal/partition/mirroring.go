@@ -95,11 +95,17 @@ func (c *Core) reenter() {
 
 // align finds out whether our log is a prefix of the source's (decision 15): a cut needs a second search with the same answer after a metadata refresh.
 func (c *Core) align() {
-	if c.src.NoEpochs {
+	switch {
+	case c.src.NoEpochs, c.log.Start == c.log.End:
 		c.follow()
-		return
+	case !c.holdsRecords():
+		// Nothing to compare, and nothing is lost by reading the gap once more: the source may have something there by now.
+		c.cut = Truncation{}
+		c.cutAt = c.log.Start
+		c.truncateAligned()
+	default:
+		c.startSearch(c.log.End, (*Core).aligned)
 	}
-	c.startSearch(c.log.End, (*Core).aligned)
 }
 
 func (c *Core) aligned() {
@@ -150,7 +156,11 @@ func (c *Core) alignCut() {
 		return
 	}
 	c.cut = Truncation{From: from, To: to, Reason: fmt.Sprintf("the source's log and ours part at %d", from), Rounds: c.rounds()}
-	c.ask(Effect{Kind: Truncate, Offset: from, Dropped: c.cut}, func(c *Core, e *Event) {
+	c.truncateAligned()
+}
+
+func (c *Core) truncateAligned() {
+	c.ask(Effect{Kind: Truncate, Offset: c.cutAt, Dropped: c.cut}, func(c *Core, e *Event) {
 		if e.Err != nil {
 			c.fail(fmt.Sprintf("the destination log cannot be cut at %d: %v", c.cutAt, e.Err), false)
 			return

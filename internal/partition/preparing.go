@@ -57,11 +57,7 @@ func (c *Core) prepareFind() {
 	c.confirming = false
 	c.comparedE = c.log.End
 	switch {
-	case c.log.Start == c.log.End:
-		c.cutAt = c.log.Start
-		c.search = nil
-		c.prepareCompare()
-	case c.recreated != (statemachine.TopicID{}) || c.src.LME < 0:
+	case !c.holdsRecords(), c.recreated != (statemachine.TopicID{}) || c.src.LME < 0:
 		c.cutAt = c.log.Start
 		c.search = nil
 		c.prepareCompare()
@@ -134,7 +130,7 @@ func (c *Core) located() {
 
 func (c *Core) prepareCompare() {
 	c.step = statemachine.CompareConsent.String()
-	if c.cutAt < c.log.End && !c.consented(c.cutAt, c.log.End) {
+	if c.cutAt < c.log.End && c.holdsRecords() && !c.consented(c.cutAt, c.log.End) {
 		c.refuse()
 		return
 	}

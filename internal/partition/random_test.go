@@ -63,7 +63,7 @@ func (c *chaos) check(e *Effect) {
 
 // mayDrop is invariant 6: what is replicated goes only by consent, by proof, or by the loss policy.
 func (c *chaos) mayDrop(e *Effect, from int64) {
-	if from >= c.log.end {
+	if len(c.log.from(from)) == 0 {
 		return
 	}
 	switch c.stored.State {
@@ -215,6 +215,7 @@ func (c *chaos) play() {
 			e := c.pending[0]
 			c.perform(&e, noFault)
 		}
+		c.stopping = c.stored.State == statemachine.Stopping || c.stored.State == statemachine.Stopped && c.want == statemachine.WantStopped
 		c.crash()
 	case 12:
 		c.due()
