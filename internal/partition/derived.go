@@ -142,7 +142,7 @@ func (c *Core) rebuilt(e *Event) {
 		} else {
 			c.upTo = max(c.upTo, c.log.End)
 		}
-		c.carryOver(err == nil)
+		c.carryOver(err)
 		return
 	}
 	if err != nil {

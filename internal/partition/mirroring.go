@@ -19,7 +19,7 @@ type mirroring struct {
 	verdict    verdict
 	fenceEpoch int32 // EPOCH_FENCING: the batch epoch that the destination's has to reach
 
-	lossSeen    bool // the loss was seen once; the second look decides
+	seenTwice   bool // the loss was seen once; the second look decides
 	holeTo      int64
 	lostFrom    int64
 	lostTo      int64
@@ -56,7 +56,7 @@ func (c *Core) mirror() {
 
 // lookUp asks the source anew and aligns.
 func (c *Core) lookUp() {
-	c.confirming, c.lossSeen, c.movedOn = false, false, false
+	c.confirming, c.seenTwice, c.movedOn = false, false, false
 	c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
 		if c.accept(e) {
 			c.align()
@@ -186,6 +186,10 @@ func (c *Core) follow() {
 		c.loss()
 		return
 	}
+	if !c.holdsRecords() && c.src.HighWatermark >= 0 && c.src.HighWatermark < c.position() {
+		c.startAnew()
+		return
+	}
 	target := c.startTarget()
 	if target <= c.log.Start {
 		c.raiseToSource()
@@ -232,16 +236,9 @@ func (c *Core) beside(e Effect) {
 
 // loss handles a source whose log starts beyond our end (decision 16), seen twice.
 func (c *Core) loss() {
-	if !c.lossSeen {
-		c.lossSeen = true
-		c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
-			if c.accept(e) {
-				c.follow()
-			}
-		})
+	if c.lookTwice() {
 		return
 	}
-	c.lossSeen = false
 	from, to := c.position(), c.src.LogStart
 	if c.cfg.Loss == LossFail {
 		c.tellLost(from, to)
@@ -265,6 +262,37 @@ func (c *Core) loss() {
 		c.holeTo = 0
 		c.awaitCut((*Core).follow)
 	})
+}
+
+// startAnew moves a copy without records to a source that, seen twice, ends below it (an unclean election took away what we were waiting to copy). Nothing is dropped.
+func (c *Core) startAnew() {
+	if c.lookTwice() {
+		return
+	}
+	c.cut = Truncation{}
+	c.ask(Effect{Kind: Reset, Offset: c.src.LogStart}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.fail(fmt.Sprintf("the destination log cannot be started anew at %d: %v", c.src.LogStart, e.Err), false)
+			return
+		}
+		c.holeTo = 0
+		c.awaitCut((*Core).follow)
+	})
+}
+
+// lookTwice asks the source a second time before its ends are acted on; true: it has been asked.
+func (c *Core) lookTwice() bool {
+	if c.seenTwice {
+		c.seenTwice = false
+		return false
+	}
+	c.seenTwice = true
+	c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
+		if c.accept(e) {
+			c.follow()
+		}
+	})
+	return true
 }
 
 func (c *Core) tellLost(from, to int64) {

@@ -172,7 +172,8 @@ type modelSource struct {
 	down        bool
 	answers     map[int32][]logtrunc.Round // epoch answers to give instead of the true ones, in order
 	unsupported bool
-	cutSize     int // bytes of the last batch to leave out of replies
+	cutSize     int             // bytes of the last batch to leave out of replies
+	cache       *logtrunc.Cache // as the leader keeps it: an epoch begins at the end where its leader was elected; nil: as the batches say
 }
 
 func (s *modelSource) hw() int64 { return max(s.end, s.end2) }
@@ -187,6 +188,9 @@ func (s *modelSource) endOffset(epoch int32) (int32, int64) {
 	if a := s.answers[epoch]; len(a) > 0 {
 		s.answers[epoch] = a[1:]
 		return a[0].Epoch, a[0].End
+	}
+	if s.cache != nil {
+		return s.cache.EndOffsetFor(epoch, s.end)
 	}
 	c := s.epochs()
 	if s.view.LeaderEpoch > c.Latest() {
@@ -238,7 +242,7 @@ var (
 // load starts a core on what is stored.
 func (w *world) load() {
 	w.core = New(w.cfg)
-	w.pending, w.parked, w.timer = nil, nil, nil
+	w.pending, w.parked, w.timer, w.last = nil, nil, nil, nil
 	w.step(Event{Kind: Loaded, Record: w.stored, LME: copyLME(w.lme), Log: w.log.view()})
 	if w.wished {
 		w.step(w.wishEvent())
@@ -497,6 +501,8 @@ func (w *world) fetch(e *Effect) (Event, bool) {
 	f := Fetch{Offset: e.Offset, LeaderEpoch: e.Epoch, HighWatermark: s.hw(), LastStable: s.hw(), LogStart: s.start, LeaderID: -1, CurrentEpoch: -1}
 	ev := Event{Kind: Fetched, Token: e.Token}
 	switch {
+	case s.down && e.Bound > 0:
+		return ev, false
 	case s.down:
 		f.Code, f.Err, f.HighWatermark, f.LogStart = FetchRetry, context.DeadlineExceeded, -1, -1
 	case e.Epoch < s.view.LeaderEpoch:
@@ -513,8 +519,8 @@ func (w *world) fetch(e *Effect) (Event, bool) {
 			f.Records = f.Records[:len(f.Records)-s.cutSize]
 			s.cutSize = 0
 		}
-		if len(f.Records) == 0 && e.Offset >= s.hw() {
-			return ev, false
+		if len(f.Records) == 0 && (e.Offset >= s.hw() || e.Bound > 0) {
+			return ev, false // a long poll, or a back-off that is not over
 		}
 	}
 	ev.Fetch = f
@@ -570,6 +576,7 @@ func (w *world) due() bool {
 // crash loses the core and everything in flight; what was replicated and stored stays. The gate is closed after a restart, unless the log is one that comes back open.
 func (w *world) crash() {
 	w.crashed++
+	w.out.WriteString("  -- crash --\n")
 	if w.log.owner == OwnerOpen {
 		w.log.owner = OwnerOurs
 	}

@@ -19,7 +19,7 @@ type stopping struct {
 	justOpened  bool
 
 	carrying    bool // before STOPPING is persisted: is the log still as an earlier stop left it?
-	carryAsked  bool
+	carryTries  int
 	pendingMark []Marker
 }
 
@@ -28,7 +28,7 @@ const maxMarkerWaits = 3
 // mustCarry says that the stop ends a start that may never have changed anything: then what the earlier stop recorded still is where the mirror ended, and has to be
 // carried into this episode before STOPPING is persisted. Recording the log's end anew would claim client writes as mirrored, and abort clients' transactions.
 func (c *Core) mustCarry() bool {
-	if c.carryAsked || !c.ended() || c.lme.Episode >= c.rec.Episode {
+	if !c.ended() || c.lme.Episode >= c.rec.Episode {
 		return false
 	}
 	return c.rec.State == statemachine.Preparing || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Preparing
@@ -41,35 +41,37 @@ func (c *Core) carry() {
 	c.carrying = true
 	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
 		if e.Err != nil {
-			c.carryOver(false)
+			c.carryOver(e.Err)
 			return
 		}
 		c.setLog(e.Log)
 		c.log.Owner = e.Log.Owner
 		if c.log.Owner == OwnerOpen {
-			c.carryOver(true)
+			c.carryOver(nil)
 			return
 		}
-		c.sync(func(c *Core) { c.carryOver(true) })
+		c.sync(func(c *Core) { c.carryOver(nil) })
 	})
 }
 
-// carryOver begins STOPPING, with the earlier stop's record if the log still is as it was then.
-func (c *Core) carryOver(known bool) {
+// carryOver begins STOPPING, with the earlier stop's record if the log still is as it was then. Without an answer from the log it waits: the stop needs one anyway.
+func (c *Core) carryOver(err error) {
 	c.carrying = false
-	if c.target() != statemachine.Stopping {
+	switch {
+	case c.target() != statemachine.Stopping:
 		c.running = false
 		c.evaluate()
-		return
+	case err != nil:
+		c.carryTries++
+		c.waiting = fmt.Sprintf("stopping: the destination log does not answer: %v", err)
+		c.wait(c.backoff(c.carryTries), func(c *Core, _ *Event) { c.evaluate() })
+	case c.log.Owner != OwnerOpen && !c.untouched():
+		c.move(statemachine.Stopping)
+	default:
+		lme := copyLME(c.lme)
+		lme.Episode = c.rec.Episode
+		c.moveWith(statemachine.Stopping, lme)
 	}
-	if !known || c.log.Owner != OwnerOpen && !c.untouched() {
-		c.carryAsked = true
-		c.evaluate()
-		return
-	}
-	lme := copyLME(c.lme)
-	lme.Episode = c.rec.Episode
-	c.moveWith(statemachine.Stopping, lme)
 }
 
 func (c *Core) stopStep(s statemachine.StoppingStep) { c.step = s.String() }
@@ -78,7 +80,7 @@ func (c *Core) stopStep(s statemachine.StoppingStep) { c.step = s.String() }
 func (c *Core) recorded() bool { return c.ended() && c.lme.Episode == c.rec.Episode }
 
 func (c *Core) stop() {
-	c.carryAsked = false
+	c.carryTries = 0
 	c.markerWaits = 0
 	c.stopStep(statemachine.StopAskOwner)
 	c.ask(Effect{Kind: AskOwner}, (*Core).stopOwner)
