@@ -2,6 +2,7 @@ package logtest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -12,7 +13,8 @@ import (
 // checkConcurrency reads, asks and waits while another goroutine appends and raises the start. Every read must be a stretch of what was appended.
 func checkConcurrency(t testing.TB, s Subject) {
 	const batches, each = 300, 3
-	ctx := bounded(t)
+	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
 	var all []byte
 	at := map[int64]int{} // base → place in all
 	for i := range int64(batches) {
@@ -92,6 +94,9 @@ func checkConcurrency(t testing.TB, s Subject) {
 		}
 	}
 	close(done)
+	if s.Log.End() != batches*each {
+		cancel() // who waits for more waits in vain
+	}
 	others.Wait()
 	if s.Log.End() != batches*each {
 		t.Errorf("End is %d after appends up to %d", s.Log.End(), batches*each)
