@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -83,7 +84,7 @@ func (n Note) String() string {
 	case RecordsLost:
 		return fmt.Sprintf("lost [%d, %d): %s", n.RangeFrom, n.RangeTo, n.Message)
 	case Retrying:
-		return fmt.Sprintf("try %d after %v: %s", n.Attempt, n.After, n.Message)
+		return fmt.Sprintf("try %d after %v: %s", n.Attempt, n.After.Round(time.Millisecond), n.Message)
 	case Refetched:
 		return fmt.Sprintf("fetched again from %d, try %d: %s", n.Offset, n.Attempt, n.Message)
 	case EpochRaised:

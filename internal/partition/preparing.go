@@ -202,6 +202,10 @@ func (c *Core) untouched() bool {
 }
 
 func (c *Core) prepareCut() {
+	if c.cutAt < c.log.End && c.holdsRecords() && !c.consented(c.cutAt, c.log.End) { // withdrawn while the log was being closed
+		c.refuse()
+		return
+	}
 	c.step = statemachine.Truncate.String()
 	switch {
 	case c.cutAt <= c.log.Start && (c.log.End > c.log.Start || c.log.Start != c.src.LogStart):

@@ -433,7 +433,10 @@ func (s *script) batches(t *testing.T, d *datadriven.TestData) []modelBatch {
 			case strings.HasPrefix(w, "bad-"), strings.HasPrefix(w, "magic="):
 				damage = append(damage, w)
 			case w[0] == 'e':
-				v, _ := strconv.ParseInt(w[1:], 10, 32)
+				v, err := strconv.ParseInt(w[1:], 10, 32)
+				if err != nil {
+					d.Fatalf(t, "%q: %v", line, err)
+				}
 				epoch = int32(v)
 			case w[0] == 'P':
 				a, b, _ := strings.Cut(w[1:], ".")
