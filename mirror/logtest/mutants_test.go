@@ -388,11 +388,8 @@ var mutants = map[string]mutant{
 	"claims more than is replicated": {replica: func(m *mutant) int64 { return m.Log.End() }},
 	"claims more than there is":      {replica: func(m *mutant) int64 { return m.Log.Replicated() + 1 }},
 	"does not wait for replicas":     {await: func(m *mutant, ctx context.Context, to int64) error { return nil }},
-	"waits whatever its context says": {await: func(m *mutant, ctx context.Context, to int64) error {
-		if m.Log.Replicated() >= to {
-			return nil
-		}
-		<-ctx.Done()
+	"says that all is replicated when its context ends": {await: func(m *mutant, ctx context.Context, to int64) error {
+		m.Log.AwaitReplicated(ctx, to)
 		return nil
 	}},
 	"does not wait for truncated replicas": {awaitCut: func(m *mutant, ctx context.Context) error { return nil }},
