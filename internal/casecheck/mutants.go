@@ -215,7 +215,7 @@ func (m *mutant) try(root string) (red string, err error) {
 }
 
 var (
-	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (Test\S+)`)
+	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (Test\S+)`)
 	hungTest   = regexp.MustCompile(`(?m)^running tests:\n\s+(Test\S+)`)
 )
 
@@ -227,7 +227,7 @@ func (m *mutant) judge(status error, out string) (red string, err error) {
 	var names []string
 	for _, re := range []*regexp.Regexp{failedTest, hungTest} {
 		for _, f := range re.FindAllStringSubmatch(out, -1) {
-			if strings.HasPrefix(f[1], "Test"+m.id) {
+			if strings.HasPrefix(f[1], "Test"+m.id) || strings.HasPrefix(f[1], "TestScripts/"+strings.ToLower(m.id)+"_") {
 				names = append(names, f[1])
 			}
 		}
