@@ -14,6 +14,7 @@ type derived struct {
 	epochs    *logtrunc.Cache
 	producers *producerstate.Manager
 	upTo      int64 // the log below it has been observed
+	recordsAt int64 // where the first batch observed begins, not below the log start
 	recordsTo int64 // the end of the last batch observed, at or below the log start: there is none
 	resetAt   int64 // offset of the last MIRROR_PID_RESET observed, −1 if none
 	dirty     bool  // the log may differ from what was observed: ask for its end before relying on anything
@@ -42,6 +43,7 @@ func (c *Core) setLog(v LogView) {
 func (c *Core) rewindAll() {
 	c.epochs.Reset()
 	c.producers.Reset(c.log.Start)
+	c.recordsAt = c.log.Start
 	c.upTo, c.recordsTo, c.resetAt, c.dirty = c.log.Start, c.log.Start, -1, false
 }
 
@@ -121,12 +123,18 @@ func (c *Core) observed(h *batch.Header, whole []byte) {
 	if h.Control() && txnabort.IsPIDReset(whole) {
 		c.resetAt = h.BaseOffset
 	}
+	if !c.holdsRecords() {
+		c.recordsAt = max(h.BaseOffset, c.log.Start)
+	}
 	c.upTo = h.NextOffset()
 	c.recordsTo = c.upTo
 }
 
 // holdsRecords says whether there is any batch in the log. A log may reach from 0 to 2 and hold none: a cut went down to a gap.
 func (c *Core) holdsRecords() bool { return c.recordsTo > c.log.Start }
+
+// firstRecord is the offset below which the log holds nothing that could be compared.
+func (c *Core) firstRecord() int64 { return max(c.log.Start, c.recordsAt) }
 
 func (c *Core) rebuilt(e *Event) {
 	c.rebuilding = false

@@ -68,7 +68,7 @@ func (c *Core) prepareFind() {
 }
 
 func (c *Core) prepareSearch() {
-	if c.src.NoEpochs || c.lmePoint <= c.log.Start {
+	if c.src.NoEpochs || c.lmePoint <= c.firstRecord() {
 		c.search = nil
 		c.searchEnd = c.lmePoint
 		c.prepareFound()

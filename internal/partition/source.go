@@ -153,7 +153,7 @@ func (c *Core) startSearch(end int64, then func(*Core)) {
 		cache = logtrunc.NewCache(c.epochs.Entries()...)
 		cache.TruncateTo(end)
 	}
-	c.search = logtrunc.NewSearch(cache, c.log.Start, end)
+	c.search = logtrunc.NewSearch(cache, min(c.firstRecord(), end), end)
 	c.searchEnd, c.searchThen, c.doubt = end, then, ""
 	c.searchOn()
 }
