@@ -317,7 +317,7 @@ func checkEndless(ctx context.Context, log mirror.Log) (int64, error) {
 		return 0, fmt.Errorf("the last batch ends at %d, the log at %d", at, log.End())
 	}
 	if r := log.Replicated(); r < log.Start() || r > log.End() {
-		return 0, fmt.Errorf("Replicated is %d in [%d, %d]", r, log.Start(), log.End())
+		return 0, fmt.Errorf("what is replicated is %d in [%d, %d]", r, log.Start(), log.End())
 	}
 	return log.End(), nil
 }

@@ -79,7 +79,7 @@ type change struct {
 	node *node
 }
 
-// CutPowerAfter plans a power cut in place of the n-th operation from now (n ≥ 1). When that is a write, a part of it may have happened.
+// CutPowerAfter plans a power cut in place of the n-th operation from now; 0: none, as before. When that is a write, a part of it may have happened.
 func (d *FaultyDir) CutPowerAfter(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

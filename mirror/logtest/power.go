@@ -60,10 +60,10 @@ func (h history) loose(floor int64) history {
 func (h history) explains(log mirror.Log, all []byte) error {
 	start, end := log.Start(), log.End()
 	if start < h.lowest || start > h.start {
-		return fmt.Errorf("Start is %d, it should be %d to %d", start, h.lowest, h.start)
+		return fmt.Errorf("start is %d, it should be %d to %d", start, h.lowest, h.start)
 	}
 	if end < h.floor {
-		return fmt.Errorf("End is %d, though the log was replicated up to %d", end, h.floor)
+		return fmt.Errorf("end is %d, though the log was replicated up to %d", end, h.floor)
 	}
 	rest, at := all, start
 	for _, b := range h.batches {
@@ -82,10 +82,10 @@ func (h history) explains(log mirror.Log, all []byte) error {
 		return fmt.Errorf("it holds %s, which was never appended there", describe(rest))
 	}
 	if end != at {
-		return fmt.Errorf("End is %d, its batches end at %d", end, at)
+		return fmt.Errorf("end is %d, its batches end at %d", end, at)
 	}
 	if r := log.Replicated(); r < start || r > end {
-		return fmt.Errorf("Replicated is %d in [%d, %d]", r, start, end)
+		return fmt.Errorf("what is replicated is %d in [%d, %d]", r, start, end)
 	}
 	return nil
 }
@@ -216,8 +216,10 @@ func (p *powerRun) live() {
 		// A file failed and the log said so. What it is now, it must be one of its histories; then it goes on, or cannot, and is opened anew.
 		faults := p.faults
 		p.faults = 0
+		p.dir.CutPowerAfter(0)
 		before := append([]history{}, p.may...)
 		p.identify("after a failed operation")
+		p.dir.CutPowerAfter(p.r.IntN(30)) // 0: none
 		live := p.may[0]
 		for _, h := range before {
 			live.floor = min(live.floor, h.floor)
