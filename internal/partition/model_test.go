@@ -172,6 +172,7 @@ type modelSource struct {
 	down        bool
 	answers     map[int32][]logtrunc.Round // epoch answers to give instead of the true ones, in order
 	unsupported bool
+	blind       bool            // its ends are not told
 	cutSize     int             // bytes of the last batch to leave out of replies
 	cache       *logtrunc.Cache // as the leader keeps it: an epoch begins at the end where its leader was elected; nil: as the batches say
 }
@@ -181,6 +182,9 @@ func (s *modelSource) hw() int64 { return max(s.end, s.end2) }
 func (s *modelSource) look() SourceView {
 	v := s.view
 	v.LogStart, v.HighWatermark = s.start, s.hw()
+	if s.blind {
+		v.LogStart, v.HighWatermark = -1, -1
+	}
 	return v
 }
 

@@ -180,6 +180,15 @@ func (c *chaos) election(unclean bool) {
 	c.src.cache.Assign(c.src.view.LeaderEpoch, c.src.end)
 }
 
+func (c *chaos) toldDropped(since int) bool {
+	for _, n := range c.notes[since:] {
+		if n.Kind == RecordsDropped {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *chaos) consentToAll() {
 	c.consent = []Consent{{TopicID: testTopic, From: c.log.start, To: c.log.end + 100, Episode: c.stored.Episode + int32(rapid.IntRange(0, 1).Draw(c.t, "next"))}}
 }
@@ -192,12 +201,15 @@ func (c *chaos) play() {
 			if rapid.IntRange(0, 7).Draw(c.t, "fault?") == 0 {
 				f = fault(rapid.IntRange(1, 3).Draw(c.t, "fault"))
 			}
-			i := 0
 			k := c.pending[0].Kind
 			if f != noFault && k == Persist {
 				f = failBefore // whether it was written is the shell's to find out
 			}
-			c.answer(i, f)
+			held, told := len(c.log.batches), len(c.notes)
+			c.answer(0, f)
+			if f == noFault && (k == Truncate || k == Reset) && len(c.log.batches) < held && !c.toldDropped(told) {
+				c.t.Fatalf("invariant 6: dropped without a word\n%s", c.out.String())
+			}
 		} else {
 			c.wake()
 		}
@@ -288,9 +300,7 @@ func TestInvariantsUnderChaos(t *testing.T) {
 		if c.stored.State == statemachine.Mirroring && c.parked != nil {
 			c.sameAsSource()
 		} else if c.stored.State != statemachine.Failed || c.stored.RetryAttempt != statemachine.NonRetryable {
-			if c.src.end > 0 && c.stored.State != statemachine.Failed {
-				t.Fatalf("neither mirrored nor failed: %v\n%s", c.stored.State, c.out.String())
-			}
+			t.Fatalf("neither mirrored nor left to a person: %v (%s)\n%s", c.stored.State, c.stored.ErrorMessage, c.out.String())
 		}
 		// The source dies, and the mirror is stopped.
 		c.src.down = true

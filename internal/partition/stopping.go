@@ -280,7 +280,12 @@ func (c *Core) stopMarkers() {
 			return
 		}
 		c.setLog(e.Log)
-		c.note(Note{Kind: MarkersWritten, Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade})
+		if c.resetMade < 0 && !c.writtenOver { // an earlier run's, or a mirrored one that serves
+			c.resetMade = c.resetAt
+		}
+		if len(c.aborts) > 0 || c.resetMade >= 0 {
+			c.note(Note{Kind: MarkersWritten, Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade})
+		}
 		if c.writtenOver {
 			c.stopOpen() // ids and groups were settled by the stop that wrote the marks; clients have moved on
 			return
