@@ -1,0 +1,8 @@
+// Package kafkasource reads a Kafka cluster as the source of a mirror.
+//
+// Any Kafka from 2.1 on is read, and what newer ones offer is used: topic ids (KIP-516), the last fetched epoch and diverging epochs (KIP-595),
+// leader hints with addresses (KIP-951). Each Fetcher has a connection and an incremental fetch session (KIP-227) of its own; look-ups share another client.
+//
+// A Source only reads: it fetches as a consumer does, READ_UNCOMMITTED, and no look-up of it creates a topic.
+// Every call ends within Config.Bound (a Fetch within FetchOptions.MaxWait more), whatever the brokers do.
+package kafkasource

@@ -1,0 +1,110 @@
+package kafkasource
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// Source is a Kafka cluster read from. Safe for concurrent use.
+type Source struct {
+	cfg     Config
+	client  *kgo.Client
+	counter counter
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	calls  sync.WaitGroup
+
+	vetted atomic.Bool // a broker answered metadata in a version that does not create topics
+
+	mu        sync.Mutex
+	closed    bool
+	clusterID string // that Cluster last told of, or the first seen; "" none yet
+	brokers   map[int32]mirror.Broker
+	leaders   map[mirror.TopicPartition]leader
+	fetchers  map[*fetcher]struct{}
+}
+
+type leader struct{ broker, epoch int32 }
+
+var _ mirror.Source = (*Source)(nil)
+
+// New returns a Source. It connects to nothing: the first call does.
+func New(cfg Config) (*Source, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		cfg:      cfg,
+		brokers:  make(map[int32]mirror.Broker),
+		leaders:  make(map[mirror.TopicPartition]leader),
+		fetchers: make(map[*fetcher]struct{}),
+	}
+	if s.client, err = kgo.NewClient(cfg.lookupOptions(&s.counter)...); err != nil {
+		return nil, fmt.Errorf("kafkasource: options for the source's client: %w", err)
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close ends every call, fetcher and connection, and waits for the calls to return. It waits for no broker.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	open := make([]*fetcher, 0, len(s.fetchers))
+	for f := range s.fetchers {
+		open = append(open, f)
+	}
+	s.mu.Unlock()
+
+	s.cancel()
+	for _, f := range open {
+		f.Close()
+	}
+	s.client.Close()
+	s.calls.Wait()
+	return nil
+}
+
+// begin bounds a call. end must be called.
+func (s *Source) begin(ctx context.Context, operation string) (bounded context.Context, end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, failure(operation, mirror.TopicPartition{}, ErrClosed, 0)
+	}
+	s.calls.Add(1)
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Bound)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return bounded, func() {
+		stop()
+		cancel()
+		s.calls.Done()
+	}, nil
+}
+
+// failure names an error of a look-up.
+func (s *Source) failure(operation string, tp mirror.TopicPartition, err error) *mirror.SourceError {
+	if s.ctx.Err() != nil {
+		err = ErrClosed
+	}
+	return failure(operation, tp, err, s.cfg.Bound)
+}
+
+// ask sends one request to one broker. A connection that had died unnoticed costs no more than a second try.
+func (s *Source) ask(ctx context.Context, broker int32, req kmsg.Request) (kmsg.Response, error) {
+	b := s.client.Broker(int(broker))
+	resp, err := b.Request(ctx, req)
+	if err != nil && ctx.Err() == nil && kgo.IsRetryableBrokerErr(err) && !isTimeout(err) {
+		resp, err = b.Request(ctx, req)
+	}
+	return resp, err
+}
