@@ -61,7 +61,6 @@ type Core struct {
 	busy     Token // the call on the log that is under way
 	busyKind EffectKind
 	cut      Truncation // of a Truncate or Reset that is under way: what it drops, told when it is done
-	cutStart int64      // of a Reset under way
 	held     bool       // a Fetched that came while the log was busy waits in heldReply
 	reply    Event
 

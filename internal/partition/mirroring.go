@@ -246,7 +246,7 @@ func (c *Core) loss() {
 			to, from, to, c.log.End, to), true)
 		return
 	}
-	if c.cfg.Loss == LossKeep {
+	if c.cfg.Loss == LossKeep && c.holdsRecords() {
 		c.tellLost(from, to)
 		c.holeTo = to
 		c.raiseToSource()

@@ -3,6 +3,7 @@ package partition
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/clustermirror/clustermirror/logtrunc"
@@ -19,8 +20,6 @@ type chaos struct {
 	salt     int
 	txn      map[int64]bool // open transactions at the source
 	stopping bool           // a stop has been persisted and nothing else since
-	awaitCut *Effect        // Truncate or Reset whose records must be reported
-	oldEnd   int64
 }
 
 func newChaos(t *rapid.T) *chaos {
@@ -207,7 +206,7 @@ func (c *chaos) play() {
 			}
 			held, told := len(c.log.batches), len(c.notes)
 			c.answer(0, f)
-			if f == noFault && (k == Truncate || k == Reset) && len(c.log.batches) < held && !c.toldDropped(told) {
+			if f == noFault && (k == Truncate || k == Reset) && len(c.log.batches) < held && c.core.writing == (Token{}) && !c.toldDropped(told) { // while a state is written, it is told afterwards
 				c.t.Fatalf("invariant 6: dropped without a word\n%s", c.out.String())
 			}
 		} else {
@@ -299,6 +298,8 @@ func TestInvariantsUnderChaos(t *testing.T) {
 		}
 		if c.stored.State == statemachine.Mirroring && c.parked != nil {
 			c.sameAsSource()
+		} else if c.cfg.Loss == LossKeep && strings.HasPrefix(c.stored.ErrorMessage, "destination diverged") {
+			// What is kept was rewritten at the source and trimmed there in the middle of a batch: only a person can say what is right.
 		} else if c.stored.State != statemachine.Failed || c.stored.RetryAttempt != statemachine.NonRetryable {
 			t.Fatalf("neither mirrored nor left to a person: %v (%s)\n%s", c.stored.State, c.stored.ErrorMessage, c.out.String())
 		}
