@@ -210,11 +210,14 @@ func view(tp TopicPartition, cluster string, t *SourceTopic, offsets map[TopicPa
 func (d *desk) refresh(ctx context.Context, missed map[string]int) {
 	ctx, stop := context.WithTimeout(ctx, d.m.cfg.CallBound)
 	defer stop()
-	cluster, _, refusal, err := d.clusters(ctx)
 	runners := d.m.memberRunners()
 	if len(runners) == 0 {
 		return
 	}
+	for _, r := range runners {
+		r.noteReplicated()
+	}
+	cluster, _, refusal, err := d.clusters(ctx)
 	if err != nil {
 		if refusal.Permanent {
 			for _, r := range runners {

@@ -48,8 +48,8 @@ type FailoverResult struct {
 	OpensAt     int64 // first offset for clients
 	Aborts      []AbortMarker
 	ResetAt     int64 // of the MIRROR_PID_RESET, Unknown
-	// Missing is how many offsets the source was known to have beyond FinalOffset. It is a lower bound once the source is gone; Unknown when its end was never seen.
-	Missing    int64
+	// Missing is how many offsets the source was known to have beyond FinalOffset. AtLeast: its end was not fresh when the failover was planned and nothing was heard since.
+	Missing    Loss
 	SourceEnd  int64     // what Missing was computed with, Unknown
 	SourceSeen time.Time // when that was measured
 	// Differences say where the execution differs from the plan.
@@ -143,7 +143,7 @@ func stopSettled(p *PartitionStatus) bool {
 
 func (m *Mirror) failoverResult(plan FailoverPlan, p *PartitionStatus, waitErr error) FailoverResult {
 	res := FailoverResult{Topic: p.Topic, Partition: p.Partition, State: p.State, FinalOffset: Unknown, LME: Unknown, OpensAt: p.End, Aborts: p.Aborts, ResetAt: p.ResetAt,
-		Missing: Unknown, SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen}
+		SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen}
 	if p.LME != nil {
 		res.LME, res.FinalOffset = p.LME.Epoch, p.LME.Offset
 	}
@@ -159,9 +159,9 @@ func (m *Mirror) failoverResult(plan FailoverPlan, p *PartitionStatus, waitErr e
 		return res
 	}
 	if !p.SourceSeen.IsZero() && p.SourceEnd >= 0 && res.FinalOffset >= 0 {
-		res.Missing = max(0, p.SourceEnd-res.FinalOffset)
+		res.Missing = Loss{Offsets: KnownNumber(max(0, p.SourceEnd-res.FinalOffset)), AtLeast: p.SourceSeen.Before(plan.Taken)}
 		if p.NothingLeft {
-			res.Missing = 0
+			res.Missing.Offsets = KnownNumber(0)
 		}
 	}
 	i := slices.IndexFunc(plan.Partitions, func(x FailoverPartition) bool { return x.Topic == p.Topic && x.Partition == p.Partition })
@@ -170,6 +170,7 @@ func (m *Mirror) failoverResult(plan FailoverPlan, p *PartitionStatus, waitErr e
 		return res
 	}
 	was := plan.Partitions[i]
+	res.Missing.AtLeast = res.Missing.AtLeast && was.Loss.AtLeast
 	if was.Outcome == OutcomeDone {
 		res.AlreadyDone = true
 		return res
@@ -217,9 +218,9 @@ func (r FailoverReport) String() string {
 		case p.AlreadyDone:
 			result = "was open"
 		}
-		missing := "unknown"
-		if p.Missing >= 0 {
-			missing = fmt.Sprintf("at least %d, source end %d seen %s", p.Missing, p.SourceEnd, age(r.Began.Add(r.Took).Sub(p.SourceSeen)))
+		missing := p.Missing.String()
+		if _, known := p.Missing.Offsets.Value(); known {
+			missing += fmt.Sprintf(" (source end %d seen %s)", p.SourceEnd, age(r.Began.Add(r.Took).Sub(p.SourceSeen)))
 		}
 		rows = append(rows, []string{name, p.State.String(), KnownNumber(p.FinalOffset).String(), KnownNumber(int64(p.LME)).String(), fmt.Sprint(p.OpensAt), missing, fmt.Sprint(len(p.Aborts)), result})
 		for _, a := range p.Aborts {

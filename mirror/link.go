@@ -36,6 +36,15 @@ type want struct {
 	failing bool // the last answer was an error
 	timer   *time.Timer
 	since   time.Time // of the state
+	hold    *hold     // while busy: the reply whose bytes it works on
+	sent    bool      // its position is in the session, not only to be put there
+	end     int64     // the source's high watermark in its last answer, Unknown
+}
+
+// hold is one reply in memory: its bytes are one buffer, which lives until the last of its partitions has passed its part on.
+type hold struct {
+	bytes int64
+	left  int // partitions still at work
 }
 
 type wantState uint8
@@ -56,6 +65,7 @@ type brokerLink struct {
 	changed  []TopicPartition // to Want or Forget before the next fetch
 	ready    int
 	busy     int
+	held     int64 // bytes of replies that are still worked on
 	lastOK   time.Time
 	trouble  bool
 	err      error     // of the last fetch, nil if it was answered
@@ -82,7 +92,7 @@ func (l *link) want(r *runner, e partition.Effect) {
 		r.seenMu.Lock()
 		leader, id := r.seen.LeaderID, r.seen.TopicID
 		r.seenMu.Unlock()
-		w = &want{r: r, on: l.broker(leader, r.tp), state: wantWaiting}
+		w = &want{r: r, on: l.broker(leader, r.tp), state: wantWaiting, end: Unknown}
 		w.at = FetchPosition{TopicPartition: r.tp, TopicID: id, LeaderEpoch: e.Epoch}
 		l.wants[r.tp] = w
 	} else if w == nil {
@@ -111,6 +121,13 @@ func (l *link) set(w *want, s wantState) {
 		w.on.ready--
 	case wantBusy:
 		w.on.busy--
+		if h := w.hold; h != nil {
+			w.hold = nil
+			if h.left--; h.left == 0 {
+				w.on.held -= h.bytes
+				w.on.poke()
+			}
+		}
 	}
 	switch s {
 	case wantReady:
@@ -127,6 +144,7 @@ func (l *link) set(w *want, s wantState) {
 
 func (l *link) makeReady(w *want) {
 	l.set(w, wantReady)
+	w.sent = false
 	w.on.changed = append(w.on.changed, w.r.tp)
 	w.on.poke()
 }
@@ -220,6 +238,7 @@ func (b *brokerLink) run() {
 	}()
 	ctx := b.l.m.ctx
 	inSession := map[TopicPartition]bool{}
+	hasty := 0 // replies in a row that came at once and without records
 	for {
 		if ctx.Err() != nil {
 			return
@@ -232,6 +251,7 @@ func (b *brokerLink) run() {
 		for _, tp := range changed {
 			w := b.l.wants[tp]
 			if w != nil && w.on == b && w.state == wantReady {
+				w.sent = true
 				positions = append(positions, w.at)
 				continue
 			}
@@ -295,6 +315,7 @@ func (b *brokerLink) run() {
 			b.l.mu.Lock()
 			for tp, w := range b.l.wants {
 				if w.on == b && w.state == wantReady {
+					w.sent = true
 					f.Want(w.at)
 					inSession[tp] = true
 				}
@@ -302,7 +323,11 @@ func (b *brokerLink) run() {
 			b.l.mu.Unlock()
 		}
 
+		if !b.awaitRoom(ctx) {
+			continue
+		}
 		callCtx, stop := context.WithTimeout(ctx, b.l.m.fetchWait()+b.l.m.cfg.CallBound)
+		began := time.Now()
 		reply, err := f.Fetch(callCtx)
 		stop()
 		if ctx.Err() != nil {
@@ -316,7 +341,16 @@ func (b *brokerLink) run() {
 			continue
 		}
 		b.answered()
-		if b.dispatch(reply) {
+		any := b.dispatch(reply)
+		if carriesRecords(reply) {
+			hasty = 0
+		} else {
+			b.nothingFor()
+			if hasty++; time.Since(began) > b.l.m.fetchWait()/2 {
+				hasty = 0
+			}
+		}
+		if any {
 			b.awaitLaggards(ctx)
 			// Who is still at work leaves the session until it comes back, so that its old position is not fetched again.
 			b.l.mu.Lock()
@@ -329,6 +363,52 @@ func (b *brokerLink) run() {
 			}
 			b.l.mu.Unlock()
 		}
+		if hasty > hastyLimit {
+			// A source that neither sends records nor waits for any would keep us asking without a pause.
+			select {
+			case <-ctx.Done():
+			case <-time.After(b.l.m.fetchWait()):
+			}
+		}
+	}
+}
+
+// hastyLimit is how many replies in a row may come at once and without records before the next fetch waits: some are normal, when partitions come in or ends move.
+const hastyLimit = 10
+
+func carriesRecords(reply []FetchedPartition) bool {
+	for i := range reply {
+		if len(reply[i].Records) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// nothingFor tells the partitions that a reply without any records leaves out, although the source's end is above their position: a fetch session does not repeat
+// what has not changed, so this is the empty answer that proves that nothing is left to read (F-05).
+func (b *brokerLink) nothingFor() {
+	type answer struct {
+		w     *want
+		token partition.Token
+		fetch partition.Fetch
+	}
+	var answers []answer
+	b.l.mu.Lock()
+	for _, w := range b.l.wants {
+		if w.on != b || w.state != wantReady || !w.sent || w.end <= w.at.Offset {
+			continue
+		}
+		b.l.set(w, wantBusy)
+		w.failing = false
+		b.changed = append(b.changed, w.r.tp)
+		answers = append(answers, answer{w, w.token, partition.Fetch{
+			Offset: w.at.Offset, LeaderEpoch: w.at.LeaderEpoch, HighWatermark: w.end, LastStable: Unknown, LogStart: Unknown, LeaderID: Unknown, CurrentEpoch: Unknown,
+		}})
+	}
+	b.l.mu.Unlock()
+	for _, a := range answers {
+		a.w.r.send(partition.Event{Kind: partition.Fetched, Token: a.token, Fetch: a.fetch})
 	}
 }
 
@@ -396,9 +476,11 @@ func (b *brokerLink) answered() {
 // dispatch hands each partition of a reply to its runner; false: nobody wanted any.
 func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
 	any, full := false, 0
+	h := &hold{}
 	for i := range reply {
-		if len(reply[i].Records) > 0 {
+		if n := len(reply[i].Records); n > 0 {
 			full++
+			h.bytes += int64(n)
 		}
 	}
 	for i := range reply {
@@ -411,6 +493,12 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
 		}
 		b.l.set(w, wantBusy)
 		w.failing = p.Err != nil
+		if len(p.Records) > 0 {
+			w.hold = h
+			if h.left++; h.left == 1 {
+				b.held += h.bytes
+			}
+		}
 		f := partition.Fetch{
 			Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, HighWatermark: p.HighWatermark, LastStable: p.LastStable, LogStart: p.LogStart,
 			LeaderID: Unknown, CurrentEpoch: Unknown, Records: p.Records, Crowded: full > 0 && len(p.Records) == 0,
@@ -420,6 +508,9 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
 				f.CutBatch = int32(min(n, 1<<30))
 				w.at.MaxBytes = max(w.at.MaxBytes, f.CutBatch)
 			}
+		}
+		if p.Err == nil {
+			w.end = p.HighWatermark
 		}
 		token := w.token
 		b.l.mu.Unlock()
@@ -437,6 +528,31 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
 	}
 	return any
 }
+
+// awaitRoom keeps memory bounded whatever the number of slow logs: a fetcher holds at most one reply's limit of bytes that are still worked on, besides the reply
+// that it is receiving. False: what is wanted has changed meanwhile.
+func (b *brokerLink) awaitRoom(ctx context.Context) bool {
+	limit := int64(b.l.m.cfg.Fetch.MaxBytes)
+	if limit <= 0 {
+		limit = defaultReplyBytes
+	}
+	for waited := false; ; waited = true {
+		b.l.mu.Lock()
+		held := b.held
+		b.l.mu.Unlock()
+		if held <= limit {
+			return !waited
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-b.wake:
+		}
+	}
+}
+
+// defaultReplyBytes is FetchOptions.MaxBytes when it is not set.
+const defaultReplyBytes = 10 << 20
 
 // awaitLaggards waits until no partition of this broker is at work, but not longer than laggardBound.
 func (b *brokerLink) awaitLaggards(ctx context.Context) {

@@ -501,8 +501,8 @@ func (m *Mirror) emit(e Event) {
 }
 
 // emitNote turns a note of a core into an event.
-func (m *Mirror) emitNote(tp TopicPartition, n partition.Note) {
-	meta := m.meta(tp)
+func (m *Mirror) emitNote(r *runner, n partition.Note) {
+	meta := m.meta(r.tp)
 	switch n.Kind {
 	case partition.StateChanged:
 		m.emit(StateChanged{meta, n.From, n.To, n.Message, n.NonRetryable})
@@ -520,7 +520,7 @@ func (m *Mirror) emitNote(tp TopicPartition, n partition.Note) {
 	case partition.StartRaised:
 		m.emit(StartRaised{meta, n.Offset})
 	case partition.NothingLeft:
-		m.emit(NothingLeft{meta, n.Offset, n.RangeTo})
+		m.emit(NothingLeft{meta, r.log.End(), n.Offset})
 	case partition.MarkersWritten:
 		e := MarkersWritten{EventMeta: meta, ResetAt: n.ResetAt}
 		for _, a := range n.Aborts {

@@ -41,6 +41,8 @@ type runner struct {
 	retryAt  time.Time
 	moved    time.Time // when End last moved or fetching began, for the watchdog
 	movedEnd int64
+
+	replicated int64 // as noteReplicated saw it last
 }
 
 // SourceView is the core's view of the source partition.
@@ -209,7 +211,7 @@ func (r *runner) do(e *partition.Effect) {
 	case partition.ConsentUsed:
 		r.m.consentUsed(r.tp)
 	case partition.Emit:
-		r.m.emitNote(r.tp, e.Note)
+		r.m.emitNote(r, e.Note)
 	case partition.Halt:
 		r.m.halted(r)
 	default:
@@ -380,6 +382,18 @@ func (r *runner) noteMoved() {
 		r.movedEnd, r.moved = end, time.Now()
 	}
 	r.seenMu.Unlock()
+}
+
+// noteReplicated tells the core when replicas have confirmed more since it was told last: what it has put off until then can go on (F-21).
+func (r *runner) noteReplicated() {
+	v := r.view()
+	r.seenMu.Lock()
+	moved := v.Replicated != r.replicated
+	r.replicated = v.Replicated
+	r.seenMu.Unlock()
+	if moved {
+		r.send(partition.Event{Kind: partition.ReplicatedMoved, Log: v})
+	}
 }
 
 // tell passes what the shell learned of the source to the core, keeping what AskEpoch and AddFetcher need.
