@@ -94,3 +94,7 @@ func produceRaw(t *testing.T, c *kafkatest.Cluster, topic string, id [16]byte, p
 		t.Fatalf("produce to %s-%d: %v", topic, partition, err)
 	}
 }
+
+var allowCreation = kgo.AllowAutoTopicCreation()
+
+func recordOf(topic string) *kgo.Record { return &kgo.Record{Topic: topic, Value: []byte("x")} }

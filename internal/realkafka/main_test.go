@@ -47,15 +47,15 @@ var (
 )
 
 // rough is the cluster whose brokers may be paused, stopped and killed: three brokers, node 1 is the only controller and is left alone. A broker that does not
-// answer is fenced after two seconds. Topics are created by whoever asks for them, as many clusters in the field still do (F-31).
+// answer is fenced after three seconds. Topics are created by whoever asks for them, as many clusters in the field still do (F-31).
 func rough(t *testing.T) *kafkatest.Cluster {
 	t.Helper()
 	kafkatest.Require(t)
 	lender.T = t
 	if kept == nil {
 		kept = kafkatest.Start(&lender, kafkatest.Options{Brokers: 3, Config: map[string]string{
-			"broker.session.timeout.ms":    "2000",
-			"broker.heartbeat.interval.ms": "300",
+			"broker.session.timeout.ms":    "3000",
+			"broker.heartbeat.interval.ms": "700",
 			"auto.create.topics.enable":    "true",
 			"replica.lag.time.max.ms":      "3000",
 			"replica.fetch.wait.max.ms":    "200",
