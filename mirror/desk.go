@@ -284,8 +284,8 @@ func (r *runner) standsStill() bool {
 	r.coreMu.Lock()
 	st := r.core.Status()
 	r.coreMu.Unlock()
-	if st.Record.State != statemachine.Mirroring || st.Want != statemachine.WantMirroring {
-		return false
+	if st.Record.State != statemachine.Mirroring || st.Want != statemachine.WantMirroring || st.Waiting != "" {
+		return false // what waits says what for, and goes on by itself
 	}
 	r.seenMu.Lock()
 	moved := r.moved

@@ -50,7 +50,9 @@ func (m *Mirror) PlanFailback(ctx context.Context, topics ...string) (FailbackPl
 			ts.Reason = found[i].Err.Error()
 		default:
 			err = m.examine(ctx, &s, &found[i], own, records)
-			if err != nil {
+			if errors.Is(err, ErrUnknownTopic) {
+				ts.Missing, ts.Reason = true, "the topic does not exist here: nothing is given up, a start copies it"
+			} else if err != nil {
 				ts.Reason = err.Error()
 			}
 		}
@@ -63,9 +65,6 @@ func (m *Mirror) PlanFailback(ctx context.Context, topics ...string) (FailbackPl
 // examine adds one topic's partitions to the snapshot, with the evidence for where both logs part.
 func (m *Mirror) examine(ctx context.Context, s *Snapshot, t *SourceTopic, own string, records map[statemachine.Key]statemachine.Entry) error {
 	here, err := m.cfg.Destination.Topic(ctx, t.Name)
-	if errors.Is(err, ErrUnknownTopic) {
-		return fmt.Errorf("the topic does not exist here: there is nothing to give up, a start copies it")
-	}
 	if err != nil {
 		return err
 	}
@@ -206,7 +205,7 @@ type FailbackReport struct {
 	Mirror     string
 	Began      time.Time
 	Took       time.Duration
-	Topics     []TopicResult // refused topics
+	Topics     []TopicResult // refused topics, and topics without logs
 	Partitions []FailbackResult
 }
 
@@ -252,27 +251,15 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 		}
 		members[t.Topic] = true
 	}
-	waitErr := m.await(ctx, 20*time.Millisecond, func(s Status) bool {
-		missing := len(members)
-		for _, t := range s.Topics {
-			if !members[t.Topic] {
-				continue
-			}
-			missing--
-			if len(t.Partitions) == 0 {
-				return false
-			}
-			for i := range t.Partitions {
-				p := &t.Partitions[i]
-				if !caughtUp(p) && !(p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable) && s.Fenced == nil {
-					return false
-				}
-			}
-		}
-		return missing == 0
+	waitErr := m.awaitTopics(ctx, members, func(t *TopicStatus) bool {
+		return len(t.Partitions) > 0 && !slices.ContainsFunc(t.Partitions, func(p PartitionStatus) bool {
+			return !caughtUp(&p) && !(p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable)
+		})
 	})
+	st := m.Status()
+	r.Topics = append(r.Topics, m.withoutLogs(&st, members)...)
 	complete := len(r.Topics) == 0
-	for _, t := range m.Status().Topics {
+	for _, t := range st.Topics {
 		if !members[t.Topic] {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -84,38 +85,15 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 		members[t.Topic] = true
 	}
 
-	waitErr := m.Await(ctx, func(s Status) bool {
-		missing := len(members)
-		for _, t := range s.Topics {
-			if !members[t.Topic] {
-				continue
-			}
-			missing--
-			if _, want, _ := statemachine.ParseMirrorNameValue(t.MirrorName); want != statemachine.WantStopped {
-				return false // not seen by the reconciler yet
-			}
-			if len(t.Partitions) == 0 && t.Err == nil {
-				return false
-			}
-			for i := range t.Partitions {
-				if p := &t.Partitions[i]; !stopSettled(p) && s.Fenced == nil {
-					return false
-				}
-			}
-		}
-		return missing == 0
+	waitErr := m.awaitTopics(ctx, members, func(t *TopicStatus) bool {
+		return (len(t.Partitions) > 0 || t.Err != nil) && !slices.ContainsFunc(t.Partitions, func(p PartitionStatus) bool { return !stopSettled(&p) })
 	})
-
 	st := m.Status()
+	r.Topics = append(r.Topics, m.withoutLogs(&st, members)...)
 	complete := len(r.Topics) == 0
 	for _, t := range st.Topics {
 		if !members[t.Topic] {
 			continue
-		}
-		if len(t.Partitions) == 0 {
-			complete = false
-			r.Topics = append(r.Topics, TopicResult{Topic: t.Topic, Err: &Error{Code: UnknownTopicOrPartition, Mirror: m.cfg.Name, Topic: t.Topic, Partition: -1,
-				Message: "its logs are not open here", Err: t.Err}})
 		}
 		for i := range t.Partitions {
 			res := m.failoverResult(plan, &t.Partitions[i], waitErr)
@@ -131,6 +109,47 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 		return r, fmt.Errorf("%w: %w", ErrIncomplete, waitErr)
 	}
 	return r, ErrIncomplete
+}
+
+// settledInterval is how often a wait looks besides at every change of a state.
+const settledInterval = 20 * time.Millisecond
+
+// awaitTopics waits until ok says true of each of these topics. It is asked only when the partitions have taken in all that is wanted now: a status from before
+// that says nothing, least of all that a topic has failed or is done.
+func (m *Mirror) awaitTopics(ctx context.Context, topics map[string]bool, ok func(*TopicStatus) bool) error {
+	wanted, err := m.cfg.Control.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the desired state: %w", err)
+	}
+	return m.await(ctx, settledInterval, func(s Status) bool {
+		if s.Fenced != nil {
+			return true
+		}
+		for name := range topics {
+			if !m.decided(name, wanted.Version) {
+				return false
+			}
+		}
+		s = m.Status() // the one that await took may be older than what decided saw
+		return !slices.ContainsFunc(s.Topics, func(t TopicStatus) bool { return topics[t.Topic] && !ok(&t) })
+	})
+}
+
+// withoutLogs are the topics that have no partitions in a status.
+func (m *Mirror) withoutLogs(s *Status, topics map[string]bool) []TopicResult {
+	var results []TopicResult
+	for _, name := range slices.Sorted(maps.Keys(topics)) {
+		i := slices.IndexFunc(s.Topics, func(t TopicStatus) bool { return t.Topic == name })
+		if i >= 0 && len(s.Topics[i].Partitions) > 0 {
+			continue
+		}
+		err := &Error{Code: UnknownTopicOrPartition, Mirror: m.cfg.Name, Topic: name, Partition: -1, Message: "its logs are not open here yet; run the same again"}
+		if i >= 0 && s.Topics[i].Err != nil {
+			err.Message, err.Err = "its logs are not open here", s.Topics[i].Err
+		}
+		results = append(results, TopicResult{Topic: name, Err: err})
+	}
+	return results
 }
 
 // stopSettled says that a stop has ended, or that only a person can end it.

@@ -428,6 +428,10 @@ func (b *brokerLink) open(ctx context.Context) (Fetcher, error) {
 	if b.key.broker < 0 {
 		return nil, &SourceError{Code: SourceNotLeader, Operation: "fetch", Err: errors.New("no leader at the source")}
 	}
+	// A new connection may lead elsewhere: nothing is fetched before it is known where (F-33).
+	if _, _, _, err := b.l.m.desk.clusters(ctx); err != nil {
+		return nil, err
+	}
 	return b.l.m.cfg.Source.OpenFetcher(ctx, b.key.broker, b.l.m.cfg.Fetch)
 }
 
@@ -450,7 +454,12 @@ func (b *brokerLink) failed(err error) {
 	if first {
 		b.l.m.emit(SourceTrouble{EventMeta: b.l.m.meta(TopicPartition{Partition: Unknown}), Broker: b.key.broker, Err: err})
 	}
+	var elsewhere *ClusterChangedError
 	for _, w := range hit {
+		if errors.As(err, &elsewhere) {
+			w.r.send(partition.Event{Kind: partition.FailPartition, Err: err, NonRetryable: true})
+			continue
+		}
 		b.l.mu.Lock()
 		token, at := w.token, w.at
 		b.l.mu.Unlock()
@@ -485,6 +494,9 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
 	}
 	for i := range reply {
 		p := &reply[i]
+		if len(p.Records) == 0 {
+			p.Records = nil // an empty slice would keep the whole reply's buffer alive for as long as this partition is idle
+		}
 		b.l.mu.Lock()
 		w := b.l.wants[p.TopicPartition]
 		if w == nil || w.on != b || w.state != wantReady || w.at.Offset != p.Offset || w.at.LeaderEpoch != p.LeaderEpoch {

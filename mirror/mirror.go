@@ -34,10 +34,11 @@ type Mirror struct {
 	asks      semaphore
 	kick      chan struct{} // capacity 1: reconcile now
 
-	mu     sync.Mutex
-	topics map[string]*topicRun
-	loaded map[statemachine.Key]statemachine.Entry // what the store held when the session began
-	fenced error
+	mu       sync.Mutex
+	topics   map[string]*topicRun
+	loaded   map[statemachine.Key]statemachine.Entry // what the store held when the session began
+	fenced   error
+	followed int64 // version of the desired state that was handed to the partitions last
 
 	changeMu sync.Mutex
 	change   chan struct{} // closed at the next change of any partition's state
@@ -230,11 +231,20 @@ func (m *Mirror) reconcile() error {
 			delete(m.topics, name)
 		}
 	}
+	m.followed = state.Version
 	m.mu.Unlock()
 	for _, r := range gone {
 		r.close()
 	}
 	return nil
+}
+
+// decided says that a topic's partitions have taken in everything that was wanted up to a version of the desired state.
+func (m *Mirror) decided(topic string, version int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.topics[topic]
+	return m.followed >= version && t != nil && !slices.ContainsFunc(t.partitions, func(r *runner) bool { return !r.decided() })
 }
 
 func wishEvent(w TopicWish) partition.Event {

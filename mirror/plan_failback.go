@@ -89,6 +89,8 @@ func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 		case !ok:
 			topic.Outcome, topic.Code = OutcomeRefused, TopicNotInClusterMirror
 			topic.Reason = "the topic is not in this mirror and was not compared; Mirror.PlanFailback compares it, or a start without consents, which then changes nothing"
+		case member.Missing:
+			topic.Reason = member.Reason
 		case len(partitions) == 0:
 			topic.Outcome, topic.Reason = OutcomeRefused, cmp.Or(member.Reason, "its logs are not open here, and it is not known why")
 		default:

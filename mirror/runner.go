@@ -22,6 +22,7 @@ type runner struct {
 	mu     sync.Mutex
 	queue  []partition.Event
 	busy   bool // a goroutine is handling events
+	writes int  // state writes without an answer
 	closed bool
 
 	coreMu sync.Mutex // held during Step and Status only, never during an effect
@@ -64,11 +65,21 @@ func (r *runner) send(ev partition.Event) {
 		return
 	}
 	r.queue = append(r.queue, ev)
+	if ev.Kind == partition.Persisted {
+		r.writes--
+	}
 	if !r.busy {
 		r.busy = true
 		r.m.running.Add(1)
 		go r.run()
 	}
+}
+
+// decided says that every event so far was handled and every state that followed is written: the status is not about to change because of what was wanted before.
+func (r *runner) decided() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed || len(r.queue) == 0 && !r.busy && r.writes == 0
 }
 
 func (r *runner) run() {
@@ -129,6 +140,9 @@ func (r *runner) done(token partition.Token, err error) {
 func (r *runner) do(e *partition.Effect) {
 	switch e.Kind {
 	case partition.Persist:
+		r.mu.Lock()
+		r.writes++
+		r.mu.Unlock()
 		r.m.persister.add(r, *e)
 	case partition.CheckSource:
 		r.m.desk.add(r, e.Token, e.Prepare, e.Refresh)
@@ -433,6 +447,9 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	}
 	if c.Record.State == statemachine.Failed && c.Record.RetryAttempt != statemachine.NonRetryable {
 		s.NextRetry = next
+	}
+	if c.Waiting != "" {
+		s.Reason = c.Waiting
 	}
 	if n := len(c.Epochs); n > 0 {
 		s.LastEpoch = c.Epochs[n-1].Epoch

@@ -30,6 +30,7 @@ type TopicSnapshot struct {
 	Topic      string
 	MirrorName string // of the desired state: "m", "m.paused", "m.stopped"
 	Reason     string // what is wrong with the topic as a whole, "" if nothing
+	Missing    bool   // for PlanFailback: the destination does not have the topic, so a start copies all of it
 }
 
 // Evidence is what a comparison with the source showed for one partition.
