@@ -4,6 +4,7 @@ package partition
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -138,9 +139,10 @@ func (c *Core) Step(now time.Time, ev Event) []Effect {
 	}
 	for len(c.queue) > 0 && c.writing == (Token{}) && !c.halted {
 		next := c.queue[0]
-		c.queue = append(c.queue[:0], c.queue[1:]...)
+		c.queue = slices.Delete(c.queue, 0, 1)
 		c.take(next)
 	}
+	c.cur = Event{} // an idle partition keeps no reply alive
 	return c.out
 }
 
@@ -150,7 +152,7 @@ func (c *Core) enqueue(ev Event) {
 	case Wish, SourceChanged, ReplicatedMoved:
 		for i := range c.queue {
 			if c.queue[i].Kind == ev.Kind {
-				c.queue = append(c.queue[:i], c.queue[i+1:]...)
+				c.queue = slices.Delete(c.queue, i, i+1)
 				break
 			}
 		}
@@ -195,9 +197,7 @@ func (c *Core) take(ev Event) {
 	case SourceChanged:
 		c.sourceChanged(e)
 	case ReplicatedMoved:
-		c.setLog(e.Log)
-		c.caughtUpNow()
-		c.followStart()
+		c.replicatedMoved(&e.Log)
 	case FailPartition:
 		c.failPartition(e)
 	case Recover:
@@ -240,6 +240,24 @@ func (c *Core) done(e *Event) {
 	default:
 		c.evaluate()
 	}
+}
+
+// replicatedMoved takes news of the log that nobody asked for. It may be older than the last answer: it never moves the end of a log that is ours.
+func (c *Core) replicatedMoved(v *LogView) {
+	if c.log.Owner == OwnerOpen { // clients write; whoever needs the log next asks for its end
+		c.setLog(*v)
+		c.dirty = true
+		return
+	}
+	now := c.log
+	if v.End == now.End {
+		now.Start = max(now.Start, min(v.Start, now.End))
+	}
+	now.Replicated = max(now.Replicated, min(v.Replicated, now.End))
+	now.LeaderEpoch = max(now.LeaderEpoch, v.LeaderEpoch)
+	c.setLog(now)
+	c.caughtUpNow()
+	c.followStart()
 }
 
 func (c *Core) load(e *Event) {

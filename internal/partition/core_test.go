@@ -337,7 +337,7 @@ func impurities(fset *token.FileSet, f *ast.File) (found []string) {
 		found = append(found, fmt.Sprintf("%v: %s", fset.Position(n.Pos()), what))
 	}
 	allowed := map[string]bool{
-		`"context"`: true, `"errors"`: true, `"fmt"`: true, `"strings"`: true, `"time"`: true, `"math/rand/v2"`: true,
+		`"context"`: true, `"errors"`: true, `"fmt"`: true, `"strings"`: true, `"time"`: true, `"math/rand/v2"`: true, `"slices"`: true,
 	}
 	for _, i := range f.Imports {
 		if !allowed[i.Path.Value] && !strings.HasPrefix(i.Path.Value, `"github.com/clustermirror/clustermirror/`) {

@@ -39,12 +39,12 @@ func (c *Core) fetched(e *Event) {
 		c.next(c.backoff(1))
 		return
 	}
-	c.denied, c.fetchTries, c.tries, c.waiting = false, 0, 0, ""
 	c.learnEnds(f.LogStart, f.HighWatermark)
 	if f.LogStart > c.position() {
-		c.reenter()
+		c.again(fmt.Sprintf("the source's log starts at %d, above our offset %d, and answers the fetch all the same", f.LogStart, c.position()))
 		return
 	}
+	c.denied, c.fetchTries, c.tries, c.waiting = false, 0, 0, ""
 	good, v := c.gate(f)
 	if len(good) == 0 {
 		c.verdict = v
@@ -239,9 +239,9 @@ func (c *Core) fetchRefused(f *Fetch) {
 	}
 	switch f.Code {
 	case FetchDiverging:
-		c.again(fmt.Sprintf("the source says that our log parts from its log in epoch %d at %d", f.DivergingEpoch, f.DivergingEnd))
+		c.again(cannotProve(fmt.Sprintf("the source says that our log parts from its log in epoch %d at %d", f.DivergingEpoch, f.DivergingEnd)))
 	case FetchOffsetOutOfRange:
-		c.again(fmt.Sprintf("the source does not have our offset %d: %s", c.position(), words))
+		c.again(cannotProve(fmt.Sprintf("the source does not have our offset %d: %s", c.position(), words)))
 	case FetchFencedEpoch, FetchNotLeader:
 		if f.LeaderID >= 0 && f.CurrentEpoch > c.src.LeaderEpoch {
 			c.src.LeaderID, c.src.LeaderEpoch = f.LeaderID, f.CurrentEpoch

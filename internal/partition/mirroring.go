@@ -57,6 +57,7 @@ func (c *Core) mirror() {
 // lookUp asks the source anew and aligns.
 func (c *Core) lookUp() {
 	c.confirming, c.seenTwice, c.movedOn = false, false, false
+	c.holeTo = 0 // decided anew from what the source says now
 	c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
 		if c.accept(e) {
 			c.align()
@@ -65,13 +66,13 @@ func (c *Core) lookUp() {
 }
 
 // again enters anew after growing waits (the first time at once where a look at fresh metadata may be all that is missing); when that does not help either,
-// common history cannot be proved.
+// the partition fails with the reason.
 func (c *Core) again(reason string) {
 	fetching := c.fetching
 	c.removeFetcher()
 	c.tries++
 	if c.tries > maxTries {
-		c.fail(cannotProve(reason), false)
+		c.fail(reason, false)
 		return
 	}
 	c.waiting = reason
@@ -115,7 +116,7 @@ func (c *Core) aligned() {
 		c.follow() // nothing of ours is there any more to be compared
 	case doubt != "":
 		c.confirming = false
-		c.again(doubt)
+		c.again(cannotProve(doubt))
 	case point >= c.log.End:
 		c.confirming = false
 		c.follow()
@@ -128,7 +129,7 @@ func (c *Core) aligned() {
 		})
 	case point != c.firstPoint || c.src.LeaderEpoch != c.firstEpoch:
 		c.confirming = false
-		c.again(fmt.Sprintf("asked twice, the source's log parts from ours at %d (epoch %d) and at %d (epoch %d)", c.firstPoint, c.firstEpoch, point, c.src.LeaderEpoch))
+		c.again(cannotProve(fmt.Sprintf("asked twice, the source's log parts from ours at %d (epoch %d) and at %d (epoch %d)", c.firstPoint, c.firstEpoch, point, c.src.LeaderEpoch)))
 	default:
 		c.confirming = false
 		c.cutAt = point
