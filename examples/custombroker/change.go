@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+func dataName(n int) string { return fmt.Sprintf("data-%d", n) }
+
+// settle brings the disk in line with memory after a failure, or after a cut in memory.
+func (l *Log) settle() error {
+	if l.metaUnsure {
+		if err := writeFile(l.dir, "meta", l.meta); err != nil {
+			return err
+		}
+		l.metaUnsure = false
+	}
+	if l.dataUnsure {
+		if err := l.data.Truncate(l.size); err != nil {
+			return err
+		}
+		if err := l.data.Sync(); err != nil {
+			return err
+		}
+		l.dataUnsure = false
+	}
+	return nil
+}
+
+// change writes a new meta.
+func (l *Log) change(next meta) error {
+	if err := l.settle(); err != nil || next == l.meta {
+		return err
+	}
+	if err := writeFile(l.dir, "meta", next); err != nil {
+		l.metaUnsure = true
+		return err
+	}
+	l.show(func() { l.meta = next })
+	return nil
+}
+
+// replace gives the log another start and drops the bytes in front of a place: it copies the rest to the other data file and switches meta to that.
+func (l *Log) replace(start, place int64) error {
+	if err := l.settle(); err != nil { // also: only now is it sure that the other data file does not count
+		return err
+	}
+	next := l.meta
+	next.Start, next.Data = start, 1-l.meta.Data
+	data, err := l.dir.OpenFile(dataName(next.Data), os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(data, 0), io.NewSectionReader(l.data, place, l.size-place))
+	if err == nil {
+		err = data.Sync()
+	}
+	if err == nil {
+		err = l.dir.Sync()
+	}
+	if err == nil {
+		err = writeFile(l.dir, "meta", next)
+		l.metaUnsure = err != nil
+	}
+	if err != nil {
+		data.Close()
+		return err
+	}
+	old := l.data
+	l.show(func() {
+		l.meta, l.data, l.size = next, data, l.size-place
+		l.index.shift(place)
+		if l.size == 0 {
+			l.end = start
+		}
+	})
+	old.Close()
+	l.dir.Remove(dataName(1 - next.Data)) // if that fails, the next replace overwrites it
+	return nil
+}
