@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ type link struct {
 	mu      sync.Mutex
 	brokers map[brokerKey]*brokerLink
 	wants   map[TopicPartition]*want
+	rng     *rand.Rand
 }
 
 type brokerKey struct {
@@ -74,7 +76,17 @@ type brokerLink struct {
 }
 
 func newLink(m *Mirror) *link {
-	return &link{m: m, brokers: map[brokerKey]*brokerLink{}, wants: map[TopicPartition]*want{}}
+	return &link{m: m, brokers: map[brokerKey]*brokerLink{}, wants: map[TopicPartition]*want{}, rng: rand.New(rand.NewPCG(m.cfg.Seed, 0x6c696e6b))}
+}
+
+// reconnect ends the pauses of broken connections: the source answers again.
+func (l *link) reconnect() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.brokers {
+		b.notUntil = time.Time{}
+		b.poke()
+	}
 }
 
 // laggardBound is how long a fetcher waits for the partitions of one reply before it goes on without those that are not done (F-75).
@@ -303,6 +315,7 @@ func (b *brokerLink) run() {
 				select {
 				case <-ctx.Done():
 				case <-time.After(wait):
+				case <-b.wake:
 				}
 				continue
 			}
@@ -429,7 +442,11 @@ func (b *brokerLink) open(ctx context.Context) (Fetcher, error) {
 		return nil, &SourceError{Code: SourceNotLeader, Operation: "fetch", Err: errors.New("no leader at the source")}
 	}
 	// A new connection may lead elsewhere: nothing is fetched before it is known where (F-33).
-	if _, _, _, err := b.l.m.desk.clusters(ctx); err != nil {
+	d := &b.l.m.desk
+	if err := d.pausing(); err != nil {
+		return nil, err
+	}
+	if _, _, _, err := d.clusters(ctx); err != nil {
 		return nil, err
 	}
 	return b.l.m.cfg.Source.OpenFetcher(ctx, b.key.broker, b.l.m.cfg.Fetch)
@@ -438,8 +455,9 @@ func (b *brokerLink) open(ctx context.Context) (Fetcher, error) {
 // failed answers every partition of this broker with the connection's error. The connection is not opened again before its own back-off.
 func (b *brokerLink) failed(err error) {
 	b.l.mu.Lock()
-	b.failures = min(b.failures+1, 6)
-	b.notUntil = time.Now().Add(b.l.m.cfg.FetchBackoff << (b.failures - 1))
+	b.failures = min(b.failures+1, 7)
+	pause := float64(b.l.m.cfg.FetchBackoff << (b.failures - 1))
+	b.notUntil = time.Now().Add(time.Duration(pause * (0.8 + 0.4*b.l.rng.Float64())))
 	first := !b.trouble
 	b.trouble, b.err = true, err
 	var hit []*want

@@ -32,6 +32,7 @@ import (
 func main() {
 	quick := flag.Bool("quick", false, "three pairs of less data")
 	memory := flag.Bool("memory", false, "measure memory with 1,000 partitions instead of rates")
+	memoryOf := flag.String("memory-of", "", "used by -memory for the measured process")
 	pairs := flag.Int("pairs", 5, "interleaved pairs per row")
 	megabytes := flag.Int("mb", 1500, "megabytes per topic")
 	flag.Parse()
@@ -42,6 +43,10 @@ func main() {
 	defer stop()
 	t := &program{ctx: ctx}
 	err := t.do(func() {
+		if *memoryOf != "" {
+			measureSelf(ctx, t, strings.Split(*memoryOf, ","))
+			return
+		}
 		if *memory {
 			measureMemory(ctx, t)
 			return
@@ -123,7 +128,7 @@ func spread(v []float64) string {
 
 // fill produces whole batches of about 64 KiB, the same for both record sizes, and returns the bytes that a fetch will give back.
 func fill(t *program, c *kafkatest.Cluster, topic string, partitions int32, size int, bytes int64) int64 {
-	c.CreateTopic(kafkatest.Topic{Name: topic, Partitions: partitions, Replication: 1, Configs: map[string]string{"max.message.bytes": "2000000", "segment.bytes": "1073741824"}})
+	c.CreateTopic(kafkatest.Topic{Name: topic, Partitions: int(partitions), Replication: 1, Configs: map[string]string{"max.message.bytes": "2000000", "segment.bytes": "1073741824"}})
 	payload := make([]byte, size)
 	for i := range payload {
 		payload[i] = byte(i*7 + i>>8)
