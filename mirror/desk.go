@@ -21,6 +21,86 @@ type desk struct {
 	mu      sync.Mutex
 	cluster string // the source's id, as first seen; "" before
 	own     string // the destination's id
+
+	// While a call to the source as a whole fails, everybody is answered with its error, and it is asked again only now and then, the call that failed first.
+	failure  error
+	failedAt lookStep
+	failures int
+	notUntil time.Time
+}
+
+// lookStep is one of the calls that a look at the source consists of.
+type lookStep uint8
+
+const (
+	lookCluster lookStep = iota
+	lookTopics
+	lookOffsets
+	lookRecorded
+)
+
+// maxLookPause is the longest time that a failing source is not asked.
+const maxLookPause = time.Minute
+
+// pausing is why the source is not asked now; nil: ask.
+func (d *desk) pausing() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if time.Now().Before(d.notUntil) {
+		return d.failure
+	}
+	return nil
+}
+
+// failed notes that a call failed, and returns its error. What a person has to mend, or a context that ended here, is no pause.
+func (d *desk) failed(at lookStep, err error) error {
+	var elsewhere *ClusterChangedError
+	if err == nil || errors.As(err, &elsewhere) || d.m.ctx.Err() != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pause := min(d.m.cfg.FetchBackoff<<min(d.failures, 10), maxLookPause)
+	d.failure, d.failedAt, d.failures = err, at, d.failures+1
+	d.notUntil = time.Now().Add(pause)
+	return err
+}
+
+// answered notes that a look came to its end.
+func (d *desk) answered() {
+	d.mu.Lock()
+	again := d.failures > 0
+	d.failure, d.failedAt, d.failures, d.notUntil = nil, lookCluster, 0, time.Time{}
+	d.mu.Unlock()
+	if again {
+		d.m.link.reconnect()
+	}
+}
+
+// failing is the call that failed last, the first one if none did.
+func (d *desk) failing() lookStep {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failedAt
+}
+
+// stillFailing asks first what failed last: when it fails again, one call was enough to know.
+func (d *desk) stillFailing(ctx context.Context, names []string, tps []TopicPartition) error {
+	d.mu.Lock()
+	at := d.failedAt
+	d.mu.Unlock()
+	switch at {
+	case lookTopics:
+		_, err := d.m.cfg.Source.Topics(ctx, names...)
+		return d.failed(at, err)
+	case lookOffsets:
+		if len(tps) == 0 {
+			return nil
+		}
+		_, err := d.m.cfg.Source.Offsets(ctx, tps)
+		return d.failed(at, err)
+	}
+	return nil
 }
 
 type deskItem struct {
@@ -55,12 +135,10 @@ func (d *desk) answer(items []deskItem) {
 			it.r.tell(partition.Event{Kind: partition.SourceSeen, Token: it.token, Source: v, Err: err})
 		}
 	}
-	cluster, own, v, err := d.clusters(ctx)
-	if err != nil {
-		all(v, err)
+	if err := d.pausing(); err != nil {
+		all(blankView(), err)
 		return
 	}
-
 	var names []string
 	var prepared []TopicPartition
 	tps := make([]TopicPartition, 0, len(items))
@@ -73,8 +151,17 @@ func (d *desk) answer(items []deskItem) {
 			names = append(names, it.r.tp.Topic)
 		}
 	}
-	topics, err := d.m.cfg.Source.Topics(ctx, names...)
+	if err := d.stillFailing(ctx, names, tps); err != nil {
+		all(blankView(), err)
+		return
+	}
+	cluster, own, v, err := d.clusters(ctx)
 	if err != nil {
+		all(v, err)
+		return
+	}
+	topics, err := d.m.cfg.Source.Topics(ctx, names...)
+	if d.failed(lookTopics, err) != nil {
 		all(blankView(), err)
 		return
 	}
@@ -83,15 +170,16 @@ func (d *desk) answer(items []deskItem) {
 		byName[topics[i].Name] = &topics[i]
 	}
 	offsets, err := d.m.cfg.Source.Offsets(ctx, tps)
-	if err != nil {
+	if d.failed(lookOffsets, err) != nil {
 		all(blankView(), err)
 		return
 	}
 	recorded, refused, err := d.recorded(ctx, own, prepared)
-	if err != nil {
+	if d.failed(lookRecorded, err) != nil {
 		all(blankView(), err)
 		return
 	}
+	d.answered()
 	for _, it := range items {
 		v, err := view(it.r.tp, cluster, byName[it.r.tp.Topic], offsets)
 		if err == nil && it.prepare {
@@ -116,7 +204,7 @@ func (d *desk) clusters(ctx context.Context) (source, own string, refusal Source
 		}
 	}
 	info, err := d.m.cfg.Source.Cluster(ctx)
-	if err != nil {
+	if d.failed(lookCluster, err) != nil {
 		return "", own, refusal, err
 	}
 	refusal.ClusterID = info.ID
@@ -217,6 +305,13 @@ func (d *desk) refresh(ctx context.Context, missed map[string]int) {
 	for _, r := range runners {
 		r.noteReplicated()
 	}
+	if d.pausing() != nil {
+		return
+	}
+	names := d.m.memberTopics()
+	if d.stillFailing(ctx, names, nil) != nil {
+		return
+	}
 	cluster, _, refusal, err := d.clusters(ctx)
 	if err != nil {
 		if refusal.Permanent {
@@ -226,10 +321,12 @@ func (d *desk) refresh(ctx context.Context, missed map[string]int) {
 		}
 		return
 	}
-	names := d.m.memberTopics()
 	topics, err := d.m.cfg.Source.Topics(ctx, names...)
-	if err != nil {
+	if d.failed(lookTopics, err) != nil {
 		return
+	}
+	if d.failing() == lookCluster || d.failing() == lookTopics {
+		d.answered()
 	}
 	byName := map[string]*SourceTopic{}
 	for i := range topics {
