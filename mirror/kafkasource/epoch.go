@@ -96,7 +96,7 @@ func (s *Source) offersEpochEnd(ctx context.Context, broker int32) bool {
 	}
 	for _, k := range resp.ApiKeys {
 		if kmsg.Key(k.ApiKey) == kmsg.OffsetForLeaderEpoch {
-			return k.MaxVersion >= leastEpochEnd
+			return k.MaxVersion >= leastEpochEnd && k.MinVersion <= k.MaxVersion
 		}
 	}
 	return false

@@ -38,7 +38,7 @@ type fetcher struct {
 
 	// Used by Fetch only.
 	verified  int64 // dials that the cluster id was checked for
-	maxBytes  int32 // of the next reply: halved when a reply did not arrive in time, so that a slow line makes progress
+	maxBytes  int32 // of the next reply
 	noRack    bool
 	throttled time.Time // the broker wants no request before
 
@@ -81,7 +81,7 @@ func (s *Source) OpenFetcher(ctx context.Context, broker int32, options mirror.F
 		dials:     &dialCounter{counter: &s.counter},
 		closed:    make(chan struct{}),
 		wake:      make(chan struct{}, 1),
-		maxBytes:  options.MaxBytes,
+		maxBytes:  s.replyLimit(broker, options.MaxBytes),
 		session:   newSession(),
 	}
 	address := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
@@ -178,7 +178,7 @@ func (f *fetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) 
 			return nil, f.failed(err, bound)
 		}
 		resp := kresp.(*kmsg.FetchResponse)
-		f.maxBytes = int32(min(2*int64(f.maxBytes), int64(f.options.MaxBytes)))
+		f.arrived()
 		if resp.ThrottleMillis > 0 {
 			f.throttled = time.Now().Add(time.Duration(resp.ThrottleMillis) * time.Millisecond)
 		}
@@ -245,7 +245,7 @@ func (f *fetcher) verify(ctx context.Context) error {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
 	req.AllowAutoTopicCreation = false
-	kresp, err := f.seed.Request(ctx, req)
+	kresp, err := ask(ctx, f.seed, req)
 	if err != nil {
 		return err
 	}
@@ -268,11 +268,45 @@ func (f *fetcher) failed(err error, bound time.Duration) *mirror.SourceError {
 	e := failure(fetchOperation, mirror.TopicPartition{}, err, bound)
 	switch {
 	case e.Code == mirror.SourceTimeout:
-		f.maxBytes = max(f.maxBytes/2, min(leastFetchBytes, f.options.MaxBytes))
+		f.late()
 	case e.Code == mirror.SourceUnreachable, errors.Is(err, ErrClusterChanged):
 		f.source.forgetBroker(f.broker)
 	}
 	return e
+}
+
+// late halves the limit of replies, so that a line too slow for the limit in the time of a call still makes progress. The source remembers it for
+// the broker's next fetcher.
+func (f *fetcher) late() {
+	f.maxBytes = max(f.maxBytes/2, min(leastFetchBytes, f.options.MaxBytes))
+	f.source.mu.Lock()
+	defer f.source.mu.Unlock()
+	f.source.limits[f.broker.ID] = f.maxBytes
+}
+
+// arrived doubles a limit that was halved.
+func (f *fetcher) arrived() {
+	if f.maxBytes == f.options.MaxBytes {
+		return
+	}
+	f.maxBytes = int32(min(2*int64(f.maxBytes), int64(f.options.MaxBytes)))
+	f.source.mu.Lock()
+	defer f.source.mu.Unlock()
+	if f.maxBytes == f.options.MaxBytes {
+		delete(f.source.limits, f.broker.ID)
+	} else {
+		f.source.limits[f.broker.ID] = f.maxBytes
+	}
+}
+
+// replyLimit is how large a reply may be that arrives from a broker in time, as far as is known.
+func (s *Source) replyLimit(broker, most int32) int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limit, known := s.limits[broker]; known {
+		return min(limit, most)
+	}
+	return most
 }
 
 // take turns a good reply into the caller's terms.

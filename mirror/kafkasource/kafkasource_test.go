@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -88,21 +88,26 @@ func leftBehind(patience time.Duration) string {
 }
 
 func TestLeftBehindSaysNo(t *testing.T) {
-	release := make(chan struct{})
+	started, release := make(chan struct{}), make(chan struct{})
 	var running sync.WaitGroup
-	running.Go(func() { parked(release) })
-	if leftBehind(50*time.Millisecond) == "" {
-		t.Fatal("a goroutine of this package was not noticed")
-	}
+	running.Go(func() { parked(started, release) })
+	<-started
+	noticed := leftBehind(50 * time.Millisecond)
 	close(release)
 	running.Wait()
+	if noticed == "" {
+		t.Fatal("a goroutine of this package was not noticed")
+	}
 	if left := leftBehind(5 * time.Second); left != "" {
 		t.Fatal(left)
 	}
 }
 
 //go:noinline
-func parked(release chan struct{}) { <-release }
+func parked(started, release chan struct{}) {
+	close(started)
+	<-release
+}
 
 // produce writes records one batch each and returns the batches as the broker stores them.
 func produce(t *testing.T, c *kfake.Cluster, topic string, partition int32, values ...string) {
@@ -318,4 +323,14 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-var _ = kerr.UnknownTopicID
+func hostPort(address string) (string, int32) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		panic(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		panic(err)
+	}
+	return host, int32(n)
+}

@@ -30,6 +30,7 @@ type Source struct {
 	brokers   map[int32]mirror.Broker
 	leaders   map[mirror.TopicPartition]leader
 	fetchers  map[*fetcher]struct{}
+	limits    map[int32]int32 // reply limits of brokers whose replies came too late
 }
 
 type leader struct{ broker, epoch int32 }
@@ -47,6 +48,7 @@ func New(cfg Config) (*Source, error) {
 		brokers:  make(map[int32]mirror.Broker),
 		leaders:  make(map[mirror.TopicPartition]leader),
 		fetchers: make(map[*fetcher]struct{}),
+		limits:   make(map[int32]int32),
 	}
 	if s.client, err = kgo.NewClient(cfg.lookupOptions(&s.counter)...); err != nil {
 		return nil, fmt.Errorf("kafkasource: options for the source's client: %w", err)
@@ -99,9 +101,13 @@ func (s *Source) failure(operation string, tp mirror.TopicPartition, err error) 
 	return failure(operation, tp, err, s.cfg.Bound)
 }
 
-// ask sends one request to one broker. A connection that had died unnoticed costs no more than a second try.
+// ask sends one request to one broker.
 func (s *Source) ask(ctx context.Context, broker int32, req kmsg.Request) (kmsg.Response, error) {
-	b := s.client.Broker(int(broker))
+	return ask(ctx, s.client.Broker(int(broker)), req)
+}
+
+// ask sends one request. A connection that had died unnoticed costs no more than a second try.
+func ask(ctx context.Context, b *kgo.Broker, req kmsg.Request) (kmsg.Response, error) {
 	resp, err := b.Request(ctx, req)
 	if err != nil && ctx.Err() == nil && kgo.IsRetryableBrokerErr(err) && !isTimeout(err) {
 		resp, err = b.Request(ctx, req)
