@@ -280,11 +280,12 @@ func (c *Core) load(e *Event) {
 	})
 }
 
-// wish notes what is wanted. A FAILED partition is tried again at once when something about the wish is new; the first wish after a load only says what was wanted
-// all along, so it ends only failures that it answers: a stop, or a consent.
+// wish notes what is wanted. A FAILED partition is tried again at once when something about the wish is new for it: another state, or a consent (a consent that has gone
+// says nothing, nor does one for another partition of the topic). The first wish after a load only says what was wanted all along, so it ends only failures that it
+// answers: a stop, or a consent.
 func (c *Core) wish(e *Event) {
 	first := !c.wished
-	changed := first || e.Want != c.want || !sameConsents(e.Consents, c.consents)
+	changed := first || e.Want != c.want || c.newConsent(e.Consents)
 	c.wished, c.want = true, e.Want
 	c.consents = append([]Consent(nil), e.Consents...)
 	if !c.loaded {
@@ -307,16 +308,13 @@ func (c *Core) wish(e *Event) {
 	c.evaluate()
 }
 
-func sameConsents(a, b []Consent) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
+func (c *Core) newConsent(consents []Consent) bool {
+	for _, k := range consents {
+		if k.TopicID == c.cfg.TopicID && k.Partition == c.cfg.Partition && !slices.Contains(c.consents, k) {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // target is the state in which the partition ought to be next (spec §2; a stop comes before everything else).

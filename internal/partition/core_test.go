@@ -192,6 +192,38 @@ func TestNoCopyOfTheStream(t *testing.T) {
 	}
 }
 
+// TestConsentsOfOthersSayNothing: a failure that a person has to end is not tried again because a consent of another partition came, or one was used up.
+func TestConsentsOfOthersSayNothing(t *testing.T) {
+	w := newWorld()
+	w.src.add(toBatches(data(0, 9, 0, 10, -1, 0, 0, false, "a"))[0])
+	w.log.add(toBatches(data(0, 9, 0, 10, -1, 0, 0, false, "b"))[0])
+	w.log.settle()
+	w.load()
+	mine := Consent{TopicID: testTopic, From: 0, To: 5, Episode: 1}
+	other := Consent{TopicID: testTopic, Partition: 3, From: 0, To: 10, Episode: 1}
+	w.consent = []Consent{mine}
+	w.wish(statemachine.WantMirroring)
+	w.settle(t)
+	if w.stored.RetryAttempt != statemachine.NonRetryable {
+		t.Fatalf("%+v", w.stored)
+	}
+	epoch := w.stored.StateEpoch
+	for _, consents := range [][]Consent{{mine, other}, {other}, {}} {
+		w.consent = consents
+		w.wish(statemachine.WantMirroring)
+		w.settle(t)
+		if w.stored.StateEpoch != epoch {
+			t.Fatalf("tried again for %v\n%s", consents, w.out.String())
+		}
+	}
+	w.consent = []Consent{{TopicID: testTopic, From: 0, To: 10, Episode: 1}}
+	w.wish(statemachine.WantMirroring)
+	w.settle(t)
+	if w.stored.State != statemachine.Mirroring {
+		t.Fatalf("%+v\n%s", w.stored, w.out.String())
+	}
+}
+
 // TestPersistErrors: what means that somebody else decides ends the partition; everything else is tried again.
 func TestPersistErrors(t *testing.T) {
 	for _, err := range []error{statemachine.ErrFenced, statemachine.ErrNotOwner, statemachine.ErrStateEpoch, &statemachine.IllegalMoveError{}} {
