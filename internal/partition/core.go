@@ -386,6 +386,9 @@ func (c *Core) enter() {
 		c.fence()
 	case statemachine.Mirroring:
 		c.tries = 0
+		if c.rec.RetryAttempt > 0 {
+			c.tries = maxTries // one look for each retry: the waits between retries are the ones that grow now (F-72)
+		}
 		c.mirror()
 	case statemachine.Pausing:
 		c.removeFetcher()

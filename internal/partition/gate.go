@@ -39,12 +39,13 @@ func (c *Core) fetched(e *Event) {
 		c.next(c.backoff(1))
 		return
 	}
+	c.denied = false
 	c.learnEnds(f.LogStart, f.HighWatermark)
 	if f.LogStart > c.position() {
 		c.again(fmt.Sprintf("the source's log starts at %d, above our offset %d, and answers the fetch all the same", f.LogStart, c.position()))
 		return
 	}
-	c.denied, c.fetchTries, c.tries, c.waiting = false, 0, 0, ""
+	c.fetchTries, c.tries, c.waiting = 0, 0, ""
 	good, v := c.gate(f)
 	if len(good) == 0 {
 		c.verdict = v

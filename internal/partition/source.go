@@ -131,7 +131,9 @@ func (c *Core) learnEnds(start, end int64) {
 	}
 	if end >= 0 {
 		c.src.HighWatermark = end
-		c.seen = c.now
+		if !c.denied { // the lag is unknown since the last look before
+			c.seen = c.now
+		}
 		c.caughtUpNow()
 	}
 }
@@ -173,7 +175,8 @@ func (c *Core) epochAnswer(e *Event) {
 		c.src.NoEpochs = true
 		c.search = nil
 	case e.Err != nil:
-		c.doubt = fmt.Sprintf("the source does not answer for epoch %d: %v", asked, e.Err)
+		c.fail(fmt.Sprintf("the source cannot be asked where epoch %d ends: %v; check that it runs", asked, e.Err), false)
+		return
 	default:
 		c.search.Answer(e.AnswerEpoch, e.AnswerEnd)
 		point, proved := c.search.Result()
