@@ -74,20 +74,31 @@ func DecodePartitionState(b []byte) (PartitionState, error) {
 	s.ErrorMessage, _ = r.compactString()
 	s.RetryAttempt = r.int16()
 	s.PreviousState = r.state()
-	r.tags(func(tag uint32, value []byte) error {
-		if tag != tagStateEpisode {
-			return nil
-		}
-		if len(value) != 4 {
-			return errTagLength
-		}
-		s.Episode = int32(binary.BigEndian.Uint32(value))
-		return nil
-	})
+	r.tags(s.setTag)
 	if err := r.end(); err != nil {
 		return PartitionState{}, err
 	}
 	return s, nil
+}
+
+func (s *PartitionState) setTag(tag uint32, value []byte) error {
+	switch tag {
+	case tagStateEpisode:
+		if len(value) != 4 {
+			return errTagLength
+		}
+		s.Episode = int32(binary.BigEndian.Uint32(value))
+	case tagStateSourceCluster:
+		var err error
+		s.SourceClusterID, err = tagString(value)
+		return err
+	case tagStateSourceTopic:
+		if len(value) != len(s.SourceTopicID) {
+			return errTagLength
+		}
+		s.SourceTopicID = TopicID(value)
+	}
+	return nil
 }
 
 // maxDraftOffset is the first offset whose high byte is not zero, see DecodeLastMirrorEpoch.
@@ -141,15 +152,9 @@ func (e *LastMirrorEpoch) setTag(tag uint32, value []byte) error {
 		}
 		e.Offset = int64(binary.BigEndian.Uint64(value))
 	case tagLMESourceCluster:
-		in := &reader{bytes: value}
-		id, null := in.compactString()
-		if in.err == nil && null {
-			return errNull
-		}
-		if in.err != nil || in.rest() > 0 {
-			return errTagLength
-		}
-		e.SourceClusterID = id
+		var err error
+		e.SourceClusterID, err = tagString(value)
+		return err
 	case tagLMEEpisode:
 		if len(value) != 4 {
 			return errTagLength
@@ -162,6 +167,19 @@ func (e *LastMirrorEpoch) setTag(tag uint32, value []byte) error {
 		copy(e.SourceTopicID[:], value)
 	}
 	return nil
+}
+
+// tagString is a tagged field that holds one compact string and nothing else.
+func tagString(value []byte) (string, error) {
+	in := &reader{bytes: value}
+	s, null := in.compactString()
+	if in.err == nil && null {
+		return "", errNull
+	}
+	if in.err != nil || in.rest() > 0 {
+		return "", errTagLength
+	}
+	return s, nil
 }
 
 // reader reads fields in order. After the first failure everything reads as zero; end reports it.

@@ -9,7 +9,9 @@ import (
 
 // The numbers of our tagged fields (decision 2). A reader that knows only the KIP page's layout skips them.
 const (
-	tagStateEpisode = 0 // of MirrorPartitionState
+	tagStateEpisode       = 0 // of MirrorPartitionState
+	tagStateSourceCluster = 1
+	tagStateSourceTopic   = 2
 
 	tagLMEOffset        = 0 // of LastMirrorEpochs
 	tagLMESourceCluster = 1
@@ -42,36 +44,50 @@ func AppendPartitionState(dst []byte, s PartitionState) []byte {
 	}
 	dst = binary.BigEndian.AppendUint16(dst, uint16(s.RetryAttempt))
 	dst = append(dst, byte(s.PreviousState))
-	if s.Episode == 0 {
-		return append(dst, 0)
+	var t taggedFields
+	if s.Episode != 0 {
+		t.add(tagStateEpisode, binary.BigEndian.AppendUint32(nil, uint32(s.Episode)))
 	}
-	return appendTag(append(dst, 1), tagStateEpisode, binary.BigEndian.AppendUint32(nil, uint32(s.Episode)))
+	if s.SourceClusterID != "" {
+		t.add(tagStateSourceCluster, appendCompactString(nil, s.SourceClusterID))
+	}
+	if s.SourceTopicID != (TopicID{}) {
+		t.add(tagStateSourceTopic, s.SourceTopicID[:])
+	}
+	return t.append(dst)
 }
+
+// taggedFields gathers the tagged fields of a record, to be added in rising order.
+type taggedFields struct {
+	count byte
+	bytes []byte
+}
+
+func (t *taggedFields) add(tag byte, value []byte) {
+	t.count++
+	t.bytes = appendTag(t.bytes, tag, value)
+}
+
+func (t *taggedFields) append(dst []byte) []byte { return append(append(dst, t.count), t.bytes...) }
 
 // AppendLastMirrorEpoch: see AppendKey. With all of Offset −1 and the rest empty it is the KIP page's form to the byte.
 func AppendLastMirrorEpoch(dst []byte, e LastMirrorEpoch) []byte {
 	dst = append(dst, 0, 0)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(e.Epoch))
-	var count byte
-	var tags []byte
-	add := func(tag byte, value []byte) {
-		count++
-		tags = appendTag(tags, tag, value)
-	}
+	var t taggedFields
 	if e.Offset != -1 {
-		add(tagLMEOffset, binary.BigEndian.AppendUint64(nil, uint64(e.Offset)))
+		t.add(tagLMEOffset, binary.BigEndian.AppendUint64(nil, uint64(e.Offset)))
 	}
 	if e.SourceClusterID != "" {
-		add(tagLMESourceCluster, appendCompactString(nil, e.SourceClusterID))
+		t.add(tagLMESourceCluster, appendCompactString(nil, e.SourceClusterID))
 	}
 	if e.Episode != 0 {
-		add(tagLMEEpisode, binary.BigEndian.AppendUint32(nil, uint32(e.Episode)))
+		t.add(tagLMEEpisode, binary.BigEndian.AppendUint32(nil, uint32(e.Episode)))
 	}
 	if e.SourceTopicID != (TopicID{}) {
-		add(tagLMESourceTopic, e.SourceTopicID[:])
+		t.add(tagLMESourceTopic, e.SourceTopicID[:])
 	}
-	dst = append(dst, count)
-	return append(dst, tags...)
+	return t.append(dst)
 }
 
 // appendCompactString writes Kafka's compact string: length plus one as unsigned varint, then UTF-8.

@@ -31,6 +31,10 @@ type PartitionState struct {
 	RetryAttempt  int16 // 0 not failed, −1 non-retryable
 	PreviousState State // before the first FAILED; Unknown if none
 	Episode       int32 // tagged field 0
+	// SourceClusterID and SourceTopicID are whom the log was copied from, "" and zero if nobody yet: a recreated topic or another cluster is seen after a restart too
+	// (F-28, F-33). Tagged fields 1 and 2, ours.
+	SourceClusterID string
+	SourceTopicID   TopicID
 }
 
 // NewPartitionState is a member without a record: UNKNOWN, leader epoch −1, previous UNKNOWN.

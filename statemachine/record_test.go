@@ -180,7 +180,7 @@ func TestEmptyMessageReadsAsNone(t *testing.T) {
 }
 
 func TestDecision2UnknownTagsAreSkipped(t *testing.T) {
-	got, err := DecodePartitionState(unhex(t, "0000 02 00000004 00000002 00 0000 10 03 00 04 00000003 01 02 abcd 8001 00"))
+	got, err := DecodePartitionState(unhex(t, "0000 02 00000004 00000002 00 0000 10 03 00 04 00000003 05 02 abcd 8001 00"))
 	if want := (PartitionState{State: Mirroring, LeaderEpoch: 4, StateEpoch: 2, PreviousState: Unknown, Episode: 3}); got != want || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
@@ -359,7 +359,7 @@ func FuzzDecodeKey(f *testing.F) {
 
 func FuzzDecodePartitionState(f *testing.F) {
 	f.Add(unhex(f, "00000200000004000000020000001000"))
-	f.Add(unhex(f, "0000 02 00000004 00000002 00 0000 10 03 00 04 00000003 01 02 abcd 8001 00"))
+	f.Add(unhex(f, "0000 02 00000004 00000002 00 0000 10 03 00 04 00000003 05 02 abcd 8001 00"))
 	f.Add(unhex(f, "0000 07 00000004 00000002 ffffffff0f 61"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := DecodePartitionState(b)

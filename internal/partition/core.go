@@ -267,7 +267,7 @@ func (c *Core) load(e *Event) {
 	c.loaded = true
 	c.rec, c.lme = e.Record, copyLME(e.LME)
 	c.log = e.Log
-	c.expect(&e.Source)
+	c.expect()
 	c.rewindAll()
 	if c.rec.State == statemachine.Stopped || c.log.Start == c.log.End {
 		c.evaluate()
@@ -469,6 +469,12 @@ func (c *Core) backoff(n int) time.Duration {
 func (c *Core) persist(next statemachine.PartitionState, lme *statemachine.LastMirrorEpoch, then func(*Core)) {
 	next.StateEpoch = c.rec.StateEpoch + 1
 	next.LeaderEpoch = max(next.LeaderEpoch, c.log.LeaderEpoch)
+	if c.cluster != "" {
+		next.SourceClusterID = c.cluster
+	}
+	if c.topicID != (statemachine.TopicID{}) {
+		next.SourceTopicID = c.topicID
+	}
 	c.writeRec, c.writeLME, c.written, c.writeTries = next, lme, then, 0
 	c.write()
 }

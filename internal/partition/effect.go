@@ -12,8 +12,7 @@ type EffectKind uint8
 // The effects, in the order they were made. The shell runs them in that order for one partition. Every one of them is answered by exactly one event with
 // its Token (named in brackets), except where "not answered" stands. No effect waits for a source longer than the shell's bound for one call.
 const (
-	// Persist [Persisted]: write Record, and LME when it is not nil, with one conditional write (ExpectedStateEpoch). With the move PREPARING → MIRRORING goes an LME
-	// of epoch and offset −1: which source this log comes from, not where the mirror ended.
+	// Persist [Persisted]: write Record, and LME when it is not nil, with one conditional write (ExpectedStateEpoch).
 	Persist EffectKind = iota + 1
 	// CheckSource [SourceSeen]: metadata, ends and log start of the source partition; with Prepare also loop, reverse mirror and LME look-up. Refresh forces new metadata.
 	CheckSource

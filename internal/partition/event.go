@@ -10,8 +10,7 @@ type EventKind uint8
 
 // The events. An event that answers an effect carries the effect's Token; with another token it is dropped inside Step.
 const (
-	// Loaded: what the store and the log hold, once, first of all. Record, LME (nil if none), Log. Source, where the shell remembers it: ClusterID and TopicID of
-	// the source that this mirror copied so far (F-28, F-33 after a restart); zero values: not known.
+	// Loaded: what the store and the log hold, once, first of all. Record, LME (nil if none), Log.
 	Loaded EventKind = iota + 1
 	// Wish: the desired state, or its consents, changed. Want, Consents.
 	Wish

@@ -259,13 +259,8 @@ func (c *Core) prepareAwaitTruncated() {
 	})
 }
 
-// prepared ends PREPARING. With MIRRORING goes a LastMirrorEpoch that names the source and no position yet (epoch and offset −1, which every reader takes for unknown):
-// a process that finds the source dead must still record, at its stop, which cluster may fail back to it, and one that finds a topic created again must see it (F-28).
-func (c *Core) prepared() {
-	c.moveWith(statemachine.Mirroring, &statemachine.LastMirrorEpoch{
-		Epoch: -1, Offset: -1, SourceClusterID: c.cluster, Episode: c.rec.Episode, SourceTopicID: c.topicID,
-	})
-}
+// prepared ends PREPARING.
+func (c *Core) prepared() { c.move(statemachine.Mirroring) }
 
 // raised checks that the destination's leader epoch is what it had to become; false: the partition has failed over it.
 func (c *Core) raised(e *Event, epoch int32) bool {

@@ -33,12 +33,12 @@ func newSource(cluster string) source {
 	}
 }
 
-// expect notes which cluster and topic the mirror copied so far: what the shell remembers, else what the last stop recorded.
-func (c *Core) expect(v *SourceView) {
+// expect notes which cluster and topic the log was copied from so far: what the record says, else what the last stop recorded.
+func (c *Core) expect() {
 	if c.cluster == "" {
-		c.cluster = v.ClusterID
+		c.cluster = c.rec.SourceClusterID
 	}
-	c.topicID = v.TopicID
+	c.topicID = c.rec.SourceTopicID
 	if c.lme == nil {
 		return
 	}
@@ -58,6 +58,9 @@ func (c *Core) accept(e *Event) bool {
 		return false
 	}
 	if v.Refused != "" {
+		if c.cluster == "" {
+			c.cluster = v.ClusterID // recorded with the failure, so that the other side of a loop can see it
+		}
 		c.fail(v.Refused, v.Permanent)
 		return false
 	}
@@ -226,7 +229,7 @@ func (c *Core) rounds() []logtrunc.Round {
 func (c *Core) everStopped() bool { return c.ended() || c.rec.Episode > 1 }
 
 // ended says that a LastMirrorEpoch tells where a mirror ended, not only where it comes from.
-func (c *Core) ended() bool { return c.lme != nil && (c.lme.Offset >= 0 || c.lme.Epoch >= 0) }
+func (c *Core) ended() bool { return c.lme != nil }
 
 // consented says that dropping [from, to) was allowed. A range that has shrunk since is less loss and allowed too.
 func (c *Core) consented(from, to int64) bool {

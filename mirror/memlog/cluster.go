@@ -51,15 +51,14 @@ type Cluster struct {
 
 	maxBatch atomic.Int64
 
-	mu            sync.Mutex // taken after a log's, never before it
-	topics        map[string]*topic
-	generations   map[string]int // topics ever made under a name
-	stopped       map[int32]bool // brokers
-	unreachable   bool           // as a source
-	fetchers      map[*fetcher]struct{}
-	nextProducer  int64
-	mirrorSources map[string]string
-	closed        bool
+	mu           sync.Mutex // taken after a log's, never before it
+	topics       map[string]*topic
+	generations  map[string]int // topics ever made under a name
+	stopped      map[int32]bool // brokers
+	unreachable  bool           // as a source
+	fetchers     map[*fetcher]struct{}
+	nextProducer int64
+	closed       bool
 }
 
 var (
@@ -91,7 +90,7 @@ func New(cfg Config) *Cluster {
 	}
 	c := &Cluster{
 		cfg: cfg, done: make(chan struct{}), topics: map[string]*topic{}, generations: map[string]int{}, stopped: map[int32]bool{},
-		fetchers: map[*fetcher]struct{}{}, mirrorSources: map[string]string{},
+		fetchers: map[*fetcher]struct{}{},
 	}
 	c.maxBatch.Store(int64(cfg.MaxBatchBytes))
 	return c

@@ -195,13 +195,6 @@ func (l *partitionLog) checkEpoch(operation string, epoch int32) error {
 	return nil
 }
 
-// SetMirrorSource tells the cluster out of which cluster one of its mirrors copies, for MirrorsOf: a mirror's states name it only once a last mirror epoch is recorded.
-func (c *Cluster) SetMirrorSource(mirrorName, sourceClusterID string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mirrorSources[mirrorName] = sourceClusterID
-}
-
 // entries reads the state store for these partitions.
 func (c *Cluster) entries(ctx context.Context, partitions []mirror.TopicPartition, each func(mirror.TopicPartition, statemachine.Entry)) error {
 	type key struct {
@@ -243,19 +236,12 @@ func (c *Cluster) LastMirrorEpochs(ctx context.Context, sourceClusterID string, 
 	return found, nil
 }
 
-// MirrorsOf answers from StateStore, in the store's order. See SetMirrorSource.
+// MirrorsOf answers from StateStore, in the store's order.
 func (c *Cluster) MirrorsOf(ctx context.Context, partitions []mirror.TopicPartition) ([]mirror.SourceMirror, error) {
 	var found []mirror.SourceMirror
 	err := c.ask(ctx, "MirrorsOf", "describe mirrors", mirror.TopicPartition{}, func() error {
 		return c.entries(ctx, partitions, func(tp mirror.TopicPartition, e statemachine.Entry) {
-			m := mirror.SourceMirror{Mirror: e.Key.Mirror, Partition: tp, State: e.State.State}
-			c.mu.Lock()
-			m.SourceClusterID = c.mirrorSources[m.Mirror]
-			c.mu.Unlock()
-			if m.SourceClusterID == "" && e.LME != nil {
-				m.SourceClusterID = e.LME.SourceClusterID
-			}
-			found = append(found, m)
+			found = append(found, mirror.SourceMirror{Mirror: e.Key.Mirror, SourceClusterID: e.State.SourceClusterID, Partition: tp, State: e.State.State})
 		})
 	})
 	if err != nil {

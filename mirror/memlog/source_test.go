@@ -154,6 +154,7 @@ func TestSpec13GreatestLastMirrorEpochUnderAnyMirrorName(t *testing.T) {
 	record := func(mirrorName string, partition int32, lme *statemachine.LastMirrorEpoch) {
 		t.Helper()
 		state := statemachine.NewPartitionState()
+		state.SourceClusterID = "west"
 		state.State = statemachine.Preparing
 		results, err := session.Write(ctx, []statemachine.Write{{
 			Key: statemachine.Key{Mirror: mirrorName, TopicID: topic.ID, Partition: partition}, ExpectedStateEpoch: -1, LeaderEpoch: -1, State: &state, LME: lme,
@@ -172,7 +173,6 @@ func TestSpec13GreatestLastMirrorEpochUnderAnyMirrorName(t *testing.T) {
 	if err != nil || len(got) != 1 || got[orders].Epoch != 5 || got[orders].Offset != 20 {
 		t.Errorf("last mirror epochs %+v, %v", got, err)
 	}
-	c.SetMirrorSource("one", "west")
 	mirrors, err := c.MirrorsOf(ctx, []mirror.TopicPartition{second})
 	if err != nil || len(mirrors) != 1 || mirrors[0] != (mirror.SourceMirror{Mirror: "one", SourceClusterID: "west", Partition: second, State: statemachine.Preparing}) {
 		t.Errorf("mirrors %+v, %v", mirrors, err)
