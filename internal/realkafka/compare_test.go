@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/mirror"
 )
 
 // piece is one batch, cut out of a log by the three header fields that say where it ends. Nothing of package batch is used, so that its errors cannot hide.
@@ -215,4 +216,11 @@ func headers(log []byte) []batch.Header {
 		all = append(all, h)
 	}
 	return all
+}
+
+// sameFrom waits for the copy's log start too.
+func (r *running) sameFrom(topic string, end, start int64) []byte {
+	r.t.Helper()
+	r.until("the log start is followed", topic, 0, func(p mirror.PartitionStatus) bool { return p.Start == start })
+	return r.same(topic, 0, end)
 }
