@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
@@ -20,7 +19,7 @@ type checklist struct {
 
 func (c *checklist) check(name string, err error) {
 	if err != nil {
-		c.failed = append(c.failed, fmt.Sprintf("check %q: %v", name, err))
+		c.failed = append(c.failed, fmt.Sprintf("%q", name))
 		c.lines = append(c.lines, "  NO   "+name+": "+err.Error())
 		return
 	}
@@ -31,7 +30,7 @@ func (c *checklist) String() string { return "Checks:\n" + strings.Join(c.lines,
 
 func (c *checklist) err() error {
 	if len(c.failed) > 0 {
-		return errors.New(strings.Join(c.failed, "; "))
+		return fmt.Errorf("%d of %d checks did not hold: %s", len(c.failed), len(c.lines), strings.Join(c.failed, ", "))
 	}
 	return nil
 }
@@ -45,7 +44,7 @@ func (c *checklist) copyIsSource(ctx context.Context, d *disk, copy *memlog.Clus
 			c.check(name, err)
 			return
 		}
-		if want := below(d.of(p.Topic, p.Partition), p.FinalOffset); !bytes.Equal(below(got, p.FinalOffset), want) {
+		if want := below(d.log(p.Topic, p.Partition), p.FinalOffset); !bytes.Equal(below(got, p.FinalOffset), want) {
 			c.check(name, fmt.Errorf("%s-%d differs below its final offset %d", p.Topic, p.Partition, p.FinalOffset))
 			return
 		}
@@ -80,26 +79,6 @@ func (c *checklist) markers(log []byte, one, two *transaction) {
 		err = fmt.Errorf("the log is [%s], not [%s]", strings.Join(got, ", "), strings.Join(want, ", "))
 	}
 	c.check("one ABORT for each open transaction, then one MIRROR_PID_RESET", err)
-}
-
-// lossIsKnown: nothing that was copied when the link broke is missing, and the final offset is within what the source had.
-func (c *checklist) lossIsKnown(d *disk, copied mirror.Status, report mirror.FailoverReport) {
-	var err error
-	for _, p := range report.Partitions {
-		had, end := at(copied, p.Topic, p.Partition).Replicated, endOf(d.of(p.Topic, p.Partition))
-		if p.FinalOffset < had || p.FinalOffset > end {
-			err = fmt.Errorf("%s-%d ends at %d; %d were copied when the link broke, the source had %d", p.Topic, p.Partition, p.FinalOffset, had, end)
-		}
-	}
-	c.check("nothing that was copied is lost", err)
-}
-
-func endOf(log []byte) int64 {
-	var end int64
-	for info := range mirror.Batches(log) {
-		end = info.Next()
-	}
-	return end
 }
 
 func (c *checklist) firstRecord(offset int64) {
@@ -147,62 +126,26 @@ func (c *checklist) identical(ctx context.Context, old, primary *memlog.Cluster)
 	return n
 }
 
-// nothingThrownAway: what the old source gave up is exactly what the plan named, and it is in the sink.
-func (c *checklist) nothingThrownAway(plan mirror.FailbackPlan, sink *rescued) {
+// asPlanned: what the old source gave up is exactly what the plan named.
+func (c *checklist) asPlanned(plan mirror.FailbackPlan, sink *memorySink) {
 	var err error
-	if plan.Dropped == 0 || sink.offsets() != plan.Dropped {
-		err = fmt.Errorf("the plan gives up %d offsets, the sink has %d", plan.Dropped, sink.offsets())
+	if plan.Dropped == 0 || sink.offsets != plan.Dropped {
+		err = fmt.Errorf("the plan gives up %d offsets, the sink has %d", plan.Dropped, sink.offsets)
 	}
-	c.check("what the old source gave up is what the plan named, and is kept in the sink", err)
+	c.check("the old source gave up exactly what the plan named", err)
 }
 
-// rescued is a Sink in memory. FileSink is the one for real use.
-type rescued struct {
-	mu              sync.Mutex
-	spans, records_ int64
-}
-
-func (r *rescued) Dropped(_ context.Context, _ mirror.TopicPartition, from, to int64, batches []byte) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.spans += to - from
-	for info := range mirror.Batches(batches) {
-		if !info.Control {
-			r.records_ += int64(info.Records)
+// nothingLost: each record that the source had when it died is in the copy, below the final offset, or in the sink.
+func (c *checklist) nothingLost(ctx context.Context, d *disk, primary *memlog.Cluster, report mirror.FailoverReport, sink *memorySink) {
+	var failed error
+	for _, p := range report.Partitions {
+		log, err := readLog(ctx, primary, p.Topic, p.Partition)
+		had, copied := countRecords(d.log(p.Topic, p.Partition)), countRecords(below(log, p.FinalOffset))
+		kept := sink.kept[mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}]
+		if err == nil && copied+kept != had {
+			err = fmt.Errorf("%s-%d: the source had %d records, the copy has %d of them and the sink %d", p.Topic, p.Partition, had, copied, kept)
 		}
+		failed = errors.Join(failed, err)
 	}
-	return nil
-}
-
-func (r *rescued) offsets() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.spans
-}
-
-func (r *rescued) records() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.records_
-}
-
-// writeToPrimary writes two payments and some orders to the new primary, as its clients do. It returns the offset of the first payment.
-func writeToPrimary(ctx context.Context, primary *memlog.Cluster) (int64, error) {
-	p := primary.NewProducer(memlog.ProducerOptions{})
-	if err := p.Begin(); err != nil {
-		return 0, err
-	}
-	first, err := p.Produce(ctx, payments, 0, memlog.Record{Value: []byte("new payment 1")}, memlog.Record{Value: []byte("new payment 2")})
-	if err != nil {
-		return 0, err
-	}
-	if err := p.Commit(ctx); err != nil {
-		return 0, err
-	}
-	for i := range 30 {
-		if _, err := primary.Produce(ctx, orders, int32(i%3), memlog.Record{Value: fmt.Appendf(nil, "new order %d", i)}); err != nil {
-			return 0, err
-		}
-	}
-	return first, nil
+	c.check("no record is lost: each one of the old source is in the copy or in the sink", failed)
 }

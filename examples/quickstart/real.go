@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"log/slog"
 	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
@@ -13,98 +11,34 @@ import (
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 )
 
-// realOptions are those of -source.
-type realOptions struct {
-	source, topic, from string
-	memory              size
-}
-
-// size is a number of bytes as in 256MiB.
-type size int64
-
-func (s *size) String() string {
-	if *s == 0 {
-		*s = 256 << 20
-	}
-	return fmt.Sprintf("%dMiB", *s>>20)
-}
-
-func (s *size) Set(text string) error {
-	number, shift := text, 0
-	for unit, by := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30} {
-		if n, ok := strings.CutSuffix(text, unit); ok {
-			number, shift = n, by
-		}
-	}
-	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || n <= 0 {
-		return errors.New("not a size; write it as in 256MiB")
-	}
-	*s = size(n << shift)
-	return nil
-}
-
 // recentOffsets is how much of each partition's end is copied unless -from=earliest.
 const recentOffsets = 10_000
 
 // mirrorReal mirrors a topic of a real cluster into memory until the context ends. It only reads from that cluster.
-func mirrorReal(ctx context.Context, o realOptions) error {
-	if o.from != "recent" && o.from != "earliest" {
-		return fmt.Errorf("-from is recent or earliest, not %q", o.from)
-	}
-	_ = o.memory.String() // the default
+func mirrorReal(ctx context.Context, o options) error {
+	fmt.Printf("Asking %s for topic %s. Nothing will be written there.\n", o.source, o.topic)
 	src, err := kafkasource.New(kafkasource.Config{Seeds: []string{o.source}, Bound: 5 * time.Second})
 	if err != nil {
 		return err
 	}
 	defer src.Close()
+	found, err := look(ctx, src, o)
+	if ctx.Err() != nil {
+		fmt.Println("\nInterrupted before anything was copied.")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Println(found.text)
 
-	// First say what is there.
-	info, err := src.Cluster(ctx)
-	if err != nil {
-		return err
-	}
-	topics, err := src.Topics(ctx, o.topic)
-	if err != nil {
-		return err
-	}
-	if len(topics) == 0 {
-		return fmt.Errorf("cluster %s has no topic %q that this client may describe; check the name", info.ID, o.topic)
-	}
-	if topics[0].Err != nil {
-		return topics[0].Err
-	}
-	var tps []mirror.TopicPartition
-	for p := range topics[0].Partitions {
-		tps = append(tps, mirror.TopicPartition{Topic: o.topic, Partition: p})
-	}
-	offsets, err := src.Offsets(ctx, tps)
-	if err != nil {
-		return err
-	}
-	var held int64
-	starts := map[mirror.TopicPartition]int64{}
-	for _, tp := range tps {
-		at := offsets[tp]
-		if at.Err != nil {
-			return at.Err
-		}
-		held += at.HighWatermark - at.LogStart
-		starts[tp] = at.LogStart
-		if o.from == "recent" {
-			starts[tp] = max(at.LogStart, at.HighWatermark-recentOffsets)
-		}
-	}
-	fmt.Printf("cluster %s, %d brokers; topic %s, %d partitions, %d offsets held; this client may describe it. Nothing is written there.\n",
-		info.ID, len(info.Brokers), o.topic, len(tps), held)
-
-	standby := memlog.New(memlog.Config{ClusterID: "memory"})
-	defer standby.Close()
-	bounded := &recent{Source: src, starts: starts}
+	memory := memlog.New(memlog.Config{ClusterID: "memory"})
+	defer memory.Close()
+	copies := &bounded{Destination: memory, share: max(1, int64(o.memory)/int64(len(found.starts))), logs: map[mirror.TopicPartition]*boundedLog{}}
 	m, err := mirror.Open(ctx, mirror.Config{
-		Name: "quickstart", Source: bounded, Destination: standby, Store: standby.StateStore(), Sink: mirror.Discard,
+		Name: "quickstart", Source: &recent{Source: src, starts: found.starts}, Destination: copies, Store: memory.StateStore(), Sink: mirror.Discard,
 		OnEvent: func(e mirror.Event) {
-			if e.Level() > 0 {
+			if e.Level() > slog.LevelInfo {
 				fmt.Println(e)
 			}
 		},
@@ -113,72 +47,127 @@ func mirrorReal(ctx context.Context, o realOptions) error {
 		return err
 	}
 	defer m.Close()
-	if _, err := m.Admin().Start(ctx, []string{o.topic}, mirror.StartOptions{}); err != nil {
+	if _, err := m.Admin().Start(ctx, []string{o.topic}, mirror.StartOptions{}); err != nil && ctx.Err() == nil {
 		return err
 	}
+	fmt.Println("Mirroring; stop with ctrl-C.")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
+		case <-tick.C:
+			fmt.Println(progressLine(m.Status()) + "; " + memoryText(copies, o.memory))
 		case <-ctx.Done():
 			fmt.Println("\nInterrupted. This is the failover that would have been made:")
 			fmt.Println(mirror.PlanFailover(m.Snapshot(), mirror.FailoverOptions{}))
 			return nil
-		case <-tick.C:
-			kept, err := keepBelow(context.WithoutCancel(ctx), standby, bounded, tps, int64(o.memory))
-			if err != nil {
-				return err
-			}
-			for _, t := range m.Status().Topics {
-				fmt.Printf("%s; %d MiB kept, at most %d\n", progressLine(t), kept>>20, o.memory>>20)
-			}
 		}
 	}
 }
 
-// keepBelow raises the log start of partitions that hold more than their share of the limit. It returns the bytes kept.
-func keepBelow(ctx context.Context, c *memlog.Cluster, bounded *recent, tps []mirror.TopicPartition, limit int64) (int64, error) {
-	var kept int64
-	for _, tp := range tps {
-		log, err := c.OpenLog(ctx, tp)
-		if errors.Is(err, mirror.ErrUnknownTopic) {
-			return 0, nil // not made yet
-		}
-		if err != nil {
-			return 0, err
-		}
-		whole, err := c.RawLog(tp.Topic, tp.Partition)
-		if err != nil {
-			return 0, err
-		}
-		excess := int64(len(whole)) - limit/int64(len(tps))
-		for info, b := range mirror.Batches(whole) {
-			if excess <= 0 {
-				break
-			}
-			excess -= int64(len(b))
-			if err := log.RaiseStart(ctx, info.Next()); err != nil {
-				return 0, err
-			}
-		}
-		kept += min(int64(len(whole)), limit/int64(len(tps)))
+func memoryText(d *bounded, limit size) string {
+	held, forgotten := d.kept()
+	s := fmt.Sprintf("%s kept, at most %s", bytesText(held), limit.String())
+	if forgotten > 0 {
+		s += fmt.Sprintf(": the copy's log start was raised, its oldest %s are gone", bytesText(forgotten))
 	}
-	return kept, nil
+	return s
 }
 
-// recent is a Source whose partitions begin later than they do, so that a newcomer's first minute does not copy all of a large topic.
-type recent struct {
-	mirror.Source
+// finding is what look saw: where to begin, and what to tell.
+type finding struct {
 	starts map[mirror.TopicPartition]int64
+	text   string
 }
 
-func (r *recent) Offsets(ctx context.Context, tps []mirror.TopicPartition) (map[mirror.TopicPartition]mirror.SourceOffsets, error) {
-	offsets, err := r.Source.Offsets(ctx, tps)
-	for tp, o := range offsets {
-		if o.Err == nil {
-			o.LogStart = max(o.LogStart, r.starts[tp])
-			offsets[tp] = o
+// look asks the source for the cluster, the topic, its size, and for one reply of each leader, which shows that this client may read.
+func look(ctx context.Context, src mirror.Source, o options) (finding, error) {
+	f := finding{starts: map[mirror.TopicPartition]int64{}}
+	cluster, err := src.Cluster(ctx)
+	if err != nil {
+		return f, err
+	}
+	topics, err := src.Topics(ctx, o.topic)
+	if err != nil {
+		return f, err
+	}
+	if len(topics) == 0 {
+		return f, fmt.Errorf("cluster %s has no topic %q that this client may describe: check the name, or give the client the right to describe it", cluster.ID, o.topic)
+	}
+	topic := topics[0]
+	if topic.Err != nil {
+		return f, topic.Err
+	}
+	var tps []mirror.TopicPartition
+	for p := range topic.Partitions {
+		tps = append(tps, mirror.TopicPartition{Topic: o.topic, Partition: p})
+	}
+	offsets, err := src.Offsets(ctx, tps)
+	if err != nil {
+		return f, err
+	}
+	var held, sampled, sampledBytes int64
+	asked := map[int32]bool{}
+	for _, leader := range topic.Leaders {
+		tp := mirror.TopicPartition{Topic: o.topic, Partition: leader.Partition}
+		at := offsets[tp]
+		if at.Err != nil {
+			return f, at.Err
+		}
+		held += at.HighWatermark - at.LogStart
+		f.starts[tp] = at.LogStart
+		if o.from == "recent" {
+			f.starts[tp] = max(at.LogStart, at.HighWatermark-recentOffsets)
+		}
+		if asked[leader.Leader] {
+			continue
+		}
+		asked[leader.Leader] = true
+		records, err := sample(ctx, src, topic, leader, f.starts[tp])
+		if err != nil {
+			return f, err
+		}
+		for info, b := range mirror.Batches(records) {
+			sampled, sampledBytes = sampled+info.Next()-info.Base, sampledBytes+int64(len(b))
 		}
 	}
-	return offsets, err
+	amount := "empty"
+	if held > 0 {
+		amount = fmt.Sprintf("%d offsets", held)
+	}
+	if sampled > 0 {
+		amount += fmt.Sprintf(", about %s on each replica (judged by the first ones read)", bytesText(int64(float64(held)*float64(sampledBytes)/float64(sampled))))
+	}
+	from := "all of it"
+	if o.from == "recent" {
+		from = fmt.Sprintf("the last %d offsets of each partition (-from earliest for all)", recentOffsets)
+	}
+	f.text = fmt.Sprintf("cluster  %s, %d brokers\ntopic    %s, %d partitions\nsize     %s\nrights   this client may describe and read it\ncopying  %s",
+		cluster.ID, len(cluster.Brokers), o.topic, topic.Partitions, amount, from)
+	return f, nil
+}
+
+// sample fetches once from one partition.
+func sample(ctx context.Context, src mirror.Source, topic mirror.SourceTopic, p mirror.SourcePartition, offset int64) ([]byte, error) {
+	fetcher, err := src.OpenFetcher(ctx, p.Leader, mirror.FetchOptions{MaxWait: 100 * time.Millisecond, MaxBytes: 64 << 10, PartitionMaxBytes: 64 << 10})
+	if err != nil {
+		return nil, err
+	}
+	defer fetcher.Close()
+	fetcher.Want(mirror.FetchPosition{
+		TopicPartition: mirror.TopicPartition{Topic: topic.Name, Partition: p.Partition}, TopicID: topic.ID,
+		Offset: offset, LeaderEpoch: p.LeaderEpoch, LastEpoch: mirror.Unknown,
+	})
+	reply, err := fetcher.Fetch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var records []byte
+	for _, r := range reply {
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		records = append(records, r.Records...)
+	}
+	return records, nil
 }
