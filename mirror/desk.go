@@ -27,6 +27,26 @@ type desk struct {
 	failedAt lookStep
 	failures int
 	notUntil time.Time
+	question epochQuestion // that failed last
+}
+
+// epochQuestion is one question for the end of a leader epoch.
+type epochQuestion struct {
+	tp                 TopicPartition
+	leaderEpoch, epoch int32
+}
+
+// askEpoch asks the source for the end of a leader epoch. When the source as a whole does not answer, that is noted.
+func (d *desk) askEpoch(ctx context.Context, q epochQuestion) (EpochEnd, error) {
+	a, err := d.m.cfg.Source.EndOffsetForEpoch(ctx, q.tp, q.leaderEpoch, q.epoch)
+	var s *SourceError
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &s) && (s.Code == SourceUnreachable || s.Code == SourceTimeout || s.Code == SourceAuthentication) {
+		d.mu.Lock()
+		d.question = q
+		d.mu.Unlock()
+		return a, d.failed(lookEpochs, err)
+	}
+	return a, err
 }
 
 // lookStep is one of the calls that a look at the source consists of.
@@ -37,6 +57,7 @@ const (
 	lookTopics
 	lookOffsets
 	lookRecorded
+	lookEpochs // asked by the partitions themselves
 )
 
 // maxLookPause is the longest time that a failing source is not asked.
@@ -99,6 +120,15 @@ func (d *desk) stillFailing(ctx context.Context, names []string, tps []TopicPart
 		}
 		_, err := d.m.cfg.Source.Offsets(ctx, tps)
 		return d.failed(at, err)
+	case lookEpochs:
+		d.mu.Lock()
+		q := d.question
+		d.mu.Unlock()
+		_, err := d.askEpoch(ctx, q)
+		if d.failing() == lookEpochs && err != nil {
+			return err
+		}
+		d.answered()
 	}
 	return nil
 }
@@ -179,7 +209,9 @@ func (d *desk) answer(items []deskItem) {
 		all(blankView(), err)
 		return
 	}
-	d.answered()
+	if d.failing() != lookEpochs {
+		d.answered()
+	}
 	for _, it := range items {
 		v, err := view(it.r.tp, cluster, byName[it.r.tp.Topic], offsets)
 		if err == nil && it.prepare {

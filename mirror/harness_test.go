@@ -402,6 +402,22 @@ func (q *requests) total() int {
 	return n
 }
 
+// bounded checks what is the rule for each failure: in its first ten minutes a broker gets at most 20 requests of a kind and as many connections. The clusters here
+// have one broker, which gets the metadata requests too: 30 in all.
+func (q *requests) bounded(t *testing.T) {
+	t.Helper()
+	connections := q.of("Source.OpenFetcher")
+	n := q.total() - connections
+	if n > 30 || n+connections == 0 {
+		t.Errorf("%d requests and %d connections in ten minutes: %v", n, connections, q.n)
+	}
+	for operation, n := range q.n {
+		if n > 20 {
+			t.Errorf("%s: %d times in ten minutes", operation, n)
+		}
+	}
+}
+
 func (q *requests) reset() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -21,6 +21,7 @@ type link struct {
 	brokers map[brokerKey]*brokerLink
 	wants   map[TopicPartition]*want
 	rng     *rand.Rand
+	lose    func(tp TopicPartition, again bool) bool // for tests: true loses what the core asked for
 }
 
 type brokerKey struct {
@@ -97,6 +98,9 @@ func (l *link) want(r *runner, e partition.Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.wants[r.tp]
+	if l.lose != nil && l.lose(r.tp, e.Kind == partition.Continue) {
+		return
+	}
 	if e.Kind == partition.AddFetcher {
 		if w != nil {
 			l.drop(w)
@@ -199,6 +203,9 @@ func (l *link) broker(id int32, tp TopicPartition) *brokerLink {
 		l.brokers[key] = b
 		l.m.spawn(b.run)
 	}
+	if !b.used() { // partitions come back to it, so what was wrong with it is old news
+		b.failures, b.notUntil = 0, time.Time{}
+	}
 	return b
 }
 
@@ -211,6 +218,18 @@ func (l *link) healthy(tp TopicPartition) (bool, time.Time) {
 		return false, time.Time{}
 	}
 	return time.Since(w.on.lastOK) < l.m.fetchWait()+l.m.cfg.CallBound, w.on.lastOK
+}
+
+// anyHealthy says that some partition is being fetched without trouble.
+func (l *link) anyHealthy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.wants {
+		if !w.failing && !w.on.trouble && !w.on.lastOK.IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // troubled is why no broker answers, "" while any does.
@@ -455,9 +474,7 @@ func (b *brokerLink) open(ctx context.Context) (Fetcher, error) {
 // failed answers every partition of this broker with the connection's error. The connection is not opened again before its own back-off.
 func (b *brokerLink) failed(err error) {
 	b.l.mu.Lock()
-	b.failures = min(b.failures+1, 7)
-	pause := float64(b.l.m.cfg.FetchBackoff << (b.failures - 1))
-	b.notUntil = time.Now().Add(time.Duration(pause * (0.8 + 0.4*b.l.rng.Float64())))
+	b.notUntil = time.Now().Add(b.pause(err))
 	first := !b.trouble
 	b.trouble, b.err = true, err
 	var hit []*want
@@ -486,6 +503,17 @@ func (b *brokerLink) failed(err error) {
 			LeaderID: Unknown, CurrentEpoch: Unknown,
 		}})
 	}
+}
+
+// pause is how long a broken connection is left alone: 1, 2, 4 … 64 times FetchBackoff, ±20 %; up to 256 times when the broker accepts connections and does not
+// answer, because each such try costs three requests and a long wait. Under link.mu.
+func (b *brokerLink) pause(err error) time.Duration {
+	shift := min(b.failures, 6)
+	if errors.Is(err, context.DeadlineExceeded) {
+		shift = min(2*b.failures, 8)
+	}
+	b.failures = min(b.failures+1, 8)
+	return time.Duration(float64(b.l.m.cfg.FetchBackoff<<shift) * (0.8 + 0.4*b.l.rng.Float64()))
 }
 
 func (b *brokerLink) answered() {

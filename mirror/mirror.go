@@ -141,7 +141,7 @@ func (m *Mirror) Close() error {
 }
 
 func (m *Mirror) key(r *runner) statemachine.Key {
-	return statemachine.Key{Mirror: m.cfg.Name, TopicID: r.topic.id, Partition: r.tp.Partition}
+	return statemachine.Key{Mirror: m.cfg.Name, TopicID: r.id, Partition: r.tp.Partition}
 }
 
 func (m *Mirror) fetchWait() time.Duration {
@@ -304,12 +304,18 @@ func (m *Mirror) setUp(t *topicRun) error {
 		if want == statemachine.WantStopped {
 			return fmt.Errorf("%w at the destination: it was stopped before it was created, so there is nothing to open", ErrUnknownTopic)
 		}
+		if err := m.desk.pausing(); err != nil {
+			return err
+		}
+		if err := m.desk.stillFailing(ctx, []string{t.name}, nil); err != nil {
+			return err
+		}
 		_, _, _, err := m.desk.clusters(ctx)
 		if err != nil {
 			return err
 		}
 		found, err := m.cfg.Source.Topics(ctx, t.name)
-		if err != nil {
+		if m.desk.failed(lookTopics, err) != nil {
 			return err
 		}
 		i := slices.IndexFunc(found, func(s SourceTopic) bool { return s.Name == t.name })
@@ -417,6 +423,7 @@ func (m *Mirror) topicError(t *topicRun, err error) {
 
 func (m *Mirror) refreshLoop() {
 	missed := map[string]int{}
+	quiet := 0 // ticks in a row at which no broker was fetched from
 	tick := time.NewTicker(m.cfg.RefreshInterval)
 	defer tick.Stop()
 	for {
@@ -424,7 +431,13 @@ func (m *Mirror) refreshLoop() {
 		case <-m.ctx.Done():
 			return
 		case <-tick.C:
-			m.desk.refresh(m.ctx, missed)
+			// While nothing is fetched the partitions' own retries look at the source; refreshes besides get rare.
+			if quiet++; m.link.anyHealthy() {
+				quiet = 0
+			}
+			if quiet < 2 || quiet%8 == 4 {
+				m.desk.refresh(m.ctx, missed)
+			}
 		}
 	}
 }

@@ -17,6 +17,7 @@ type runner struct {
 	m     *Mirror
 	tp    TopicPartition
 	topic *topicRun
+	id    TopicID // the destination's
 	log   Log
 
 	mu     sync.Mutex
@@ -51,7 +52,7 @@ type SourceView = partition.SourceView
 
 func newRunner(m *Mirror, topic *topicRun, tp TopicPartition, log Log, seed uint64) *runner {
 	return &runner{
-		m: m, tp: tp, topic: topic, log: log, leader: Unknown, moved: time.Now(), movedEnd: log.End(),
+		m: m, tp: tp, topic: topic, id: topic.id, log: log, leader: Unknown, moved: time.Now(), movedEnd: log.End(),
 		core: partition.New(m.cfg.core(tp, topic.id, seed)),
 		seen: SourceView{LeaderID: Unknown, LeaderEpoch: Unknown, LogStart: Unknown, HighWatermark: Unknown, LME: Unknown, LMO: Unknown},
 	}
@@ -317,7 +318,7 @@ func (r *runner) askEpoch(token partition.Token, epoch int32) {
 		ev := partition.Event{Kind: partition.EpochAnswer, Token: token, AnswerEpoch: Unknown, AnswerEnd: Unknown}
 		if ev.Err = r.m.asks.acquire(ctx); ev.Err == nil {
 			var a EpochEnd
-			a, ev.Err = r.m.cfg.Source.EndOffsetForEpoch(ctx, r.tp, leaderEpoch, epoch)
+			a, ev.Err = r.m.desk.askEpoch(ctx, epochQuestion{r.tp, leaderEpoch, epoch})
 			r.m.asks.release()
 			if ev.Err == nil {
 				ev.AnswerEpoch, ev.AnswerEnd = a.Epoch, a.End
@@ -437,7 +438,7 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	r.seenMu.Unlock()
 
 	s := PartitionStatus{
-		Mirror: r.m.cfg.Name, Topic: r.tp.Topic, Partition: r.tp.Partition, TopicID: r.topic.id,
+		Mirror: r.m.cfg.Name, Topic: r.tp.Topic, Partition: r.tp.Partition, TopicID: r.id,
 		State: c.Record.State, Want: c.Want, Step: c.Step, Reason: c.Record.ErrorMessage, RetryAttempt: c.Record.RetryAttempt, Episode: c.Record.Episode,
 		Start: r.log.Start(), End: r.log.End(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch(), Owner: owner,
 		LastStable: c.LastStable, LastEpoch: Unknown, HighestProducerID: c.HighestProducerID,

@@ -1,0 +1,9 @@
+package mirror
+
+// LoseFetches makes the mirror lose what a partition's core asks the fetcher for, while lose says so: the fault that the watchdog is there for (F-74). again is
+// true for the next fetch after an answer, false for the first one.
+func (m *Mirror) LoseFetches(lose func(tp TopicPartition, again bool) bool) {
+	m.link.mu.Lock()
+	defer m.link.mu.Unlock()
+	m.link.lose = lose
+}
