@@ -46,7 +46,15 @@ func checkRecords(b []byte, h *Header) error {
 	at := HeaderSize
 	last := int32(-1)
 	for i := int32(0); i < h.RecordCount; i++ {
-		size, next := varint32(b, at)
+		var size int32
+		var next int
+		// Most records have 64 to 8,191 bytes: a length of two bytes, read here because the call would cost as much as the rest of the walk.
+		if at+1 < len(b) && b[at] >= 0x80 && b[at+1] < 0x80 {
+			u := uint32(b[at]&0x7f) | uint32(b[at+1])<<7
+			size, next = int32(u>>1)^-int32(u&1), at+2
+		} else {
+			size, next = varint32(b, at)
+		}
 		if next < 0 {
 			return corrupt(h, "record %d of %d: its length cannot be read", i, h.RecordCount)
 		}

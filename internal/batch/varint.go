@@ -6,9 +6,10 @@ import "encoding/binary"
 
 // varint32 reads a number of at most five bytes at b[at:] and says where it ends.
 func varint32(b []byte, at int) (int32, int) {
-	if uint(at) < uint(len(b)) && b[at] < 0x80 {
-		u := uint32(b[at])
-		return int32(u>>1) ^ -int32(u&1), at + 1
+	if uint(at) < uint(len(b)) {
+		if u := uint32(b[at]); u < 0x80 {
+			return int32(u>>1) ^ -int32(u&1), at + 1
+		}
 	}
 	return longVarint32(b, at)
 }
