@@ -78,9 +78,7 @@ func (c Config) lookupOptions(hook kgo.Hook) []kgo.Opt {
 	return append(opts, append(quiet(hook),
 		kgo.SeedBrokers(c.Seeds...),
 		kgo.RequestTimeoutOverhead(try),
-		kgo.RequestRetries(min(len(c.Seeds)+2, 5)),
-		kgo.RetryTimeout(c.Bound),
-		kgo.RetryBackoffFn(func(tries int) time.Duration { return min(time.Duration(tries)*100*time.Millisecond, time.Second) }),
+		kgo.RequestRetries(0),
 	)...)
 }
 

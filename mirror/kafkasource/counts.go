@@ -32,6 +32,7 @@ func (s *Source) Counts() Counts {
 // counter is a client hook.
 type counter struct {
 	connects, connectsFailed, requests, fetches, metadata atomic.Int64
+	lastFailed                                            atomic.Bool // the last connection opened came to nothing
 }
 
 var (
@@ -43,6 +44,7 @@ var (
 // OnBrokerConnect counts a connection.
 func (c *counter) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	c.connects.Add(1)
+	c.lastFailed.Store(err != nil)
 	if err != nil {
 		c.connectsFailed.Add(1)
 	}
@@ -62,11 +64,13 @@ func (c *counter) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ tim
 // dialCounter counts one fetcher's connections, so that it notices a new one.
 type dialCounter struct {
 	*counter
-	dials atomic.Int64
+	dials      atomic.Int64
+	lastFailed atomic.Bool
 }
 
 // OnBrokerConnect counts a connection.
 func (c *dialCounter) OnBrokerConnect(meta kgo.BrokerMetadata, took time.Duration, conn net.Conn, err error) {
 	c.dials.Add(1)
+	c.lastFailed.Store(err != nil)
 	c.counter.OnBrokerConnect(meta, took, conn, err)
 }

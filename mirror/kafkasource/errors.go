@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -37,8 +39,11 @@ const (
 	adviceTLS         = "TLS failed: check that the listener speaks TLS, its certificate, host name and authority, and the client certificate if it asks for one"
 	adviceFirstAnswer = "the broker closed the connection before its first answer: is one side set to TLS and the other not, does the listener ask for SASL, " +
 		"or does a proxy stand before a broker that is down?"
-	adviceClosedHost = "the source accepts connections and does not answer: look at the broker, and at proxies and firewalls before it"
-	adviceOldSource  = "upgrade the source to Kafka 2.1 or later"
+	adviceSilent = "the source accepts connections and does not answer: look at the broker, and at proxies and firewalls before it, " +
+		"and check that not only one side is set to TLS"
+	adviceCutOff = "the broker closed the connection while it was being set up: brokers and services that do not tell of wrong credentials do so; " +
+		"check user, password or token and the SASL mechanism"
+	adviceOldSource = "upgrade the source to Kafka 2.1 or later"
 )
 
 // failure turns an error of the client or a broker into the mirror's terms. bound is the time limit that a call had.
@@ -64,13 +69,21 @@ func failure(operation string, tp mirror.TopicPartition, err error, bound time.D
 	case isDial(err):
 		e.Code, e.Advice = mirror.SourceUnreachable, adviceAddress
 	case isTimeout(err):
-		e.Code, e.Advice = mirror.SourceTimeout, adviceClosedHost
+		e.Code, e.Advice = mirror.SourceTimeout, adviceSilent
 		e.Err = fmt.Errorf("no answer within %v: %w", bound, err)
 	default:
 		var op *net.OpError
 		if errors.As(err, &op) || kgo.IsRetryableBrokerErr(err) {
 			e.Code = mirror.SourceUnreachable
 		}
+	}
+	return e
+}
+
+// whileConnecting says what an end of the connection means before the first request went out; ApiVersions had been answered.
+func whileConnecting(e *mirror.SourceError) *mirror.SourceError {
+	if e.Code == mirror.SourceUnreachable && e.Advice == "" && isCut(e.Err) {
+		e.Advice = adviceCutOff
 	}
 	return e
 }
@@ -138,6 +151,10 @@ func clusterChanged(operation, known, answers string) *mirror.SourceError {
 		Err:       fmt.Errorf("%w: cluster id %s, not %s", ErrClusterChanged, answers, known),
 		Advice:    "nothing was read from it; point the mirror's bootstrap addresses at the right cluster",
 	}
+}
+
+func isCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 func isFirstRead(err error) bool {

@@ -209,7 +209,7 @@ func (f *fetcher) ready(ctx context.Context) (bool, error) {
 		wait = max(wait, f.options.MaxWait)
 	}
 	if wait > 0 {
-		wait = min(wait, f.source.cfg.Bound)
+		wait = min(wait, f.options.MaxWait+f.source.cfg.Bound/2) // so that the wait ends before the call's bound does
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		wake := f.wake
@@ -266,6 +266,9 @@ func (f *fetcher) failed(err error, bound time.Duration) *mirror.SourceError {
 		err = ErrClosed
 	}
 	e := failure(fetchOperation, mirror.TopicPartition{}, err, bound)
+	if f.dials.lastFailed.Load() {
+		e = whileConnecting(e)
+	}
 	switch {
 	case e.Code == mirror.SourceTimeout:
 		f.late()

@@ -96,7 +96,7 @@ func (s *Source) metadata(ctx context.Context, operation string, names []string,
 			req.Topics = append(req.Topics, t)
 		}
 	}
-	resp, err := req.RequestWith(ctx, s.client)
+	resp, err := s.askAny(ctx, req)
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -98,7 +99,11 @@ func (s *Source) failure(operation string, tp mirror.TopicPartition, err error) 
 	if s.ctx.Err() != nil {
 		err = ErrClosed
 	}
-	return failure(operation, tp, err, s.cfg.Bound)
+	e := failure(operation, tp, err, s.cfg.Bound)
+	if s.counter.lastFailed.Load() {
+		return whileConnecting(e)
+	}
+	return e
 }
 
 // ask sends one request to one broker.
@@ -113,4 +118,36 @@ func ask(ctx context.Context, b *kgo.Broker, req kmsg.Request) (kmsg.Response, e
 		resp, err = b.Request(ctx, req)
 	}
 	return resp, err
+}
+
+// tryPause is how long a look-up waits before it goes to another broker.
+const tryPause = 100 * time.Millisecond
+
+// askAny sends a metadata request to one broker after the other until one answers: not more than there are addresses, and not more than most.
+// Whoever refuses us is not asked again: the next one would refuse as well, and accounts are locked after a few tries.
+func (s *Source) askAny(ctx context.Context, req *kmsg.MetadataRequest) (*kmsg.MetadataResponse, error) {
+	const most = 5
+	s.mu.Lock()
+	tries := min(max(len(s.cfg.Seeds)+len(s.brokers), 2), most)
+	s.mu.Unlock()
+	for {
+		resp, err := req.RequestWith(ctx, s.client)
+		tries--
+		if err == nil || tries == 0 || ctx.Err() != nil {
+			return resp, err
+		}
+		switch e := s.failure("", mirror.TopicPartition{}, err); {
+		case e.Code != mirror.SourceUnreachable && e.Code != mirror.SourceTimeout, e.Advice == adviceCutOff, e.Advice == adviceFirstAnswer:
+			return nil, err
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < tryPause+minRequestTimeout {
+			return nil, err // no time for an answer; the error at hand says more than the bound's
+		}
+		pause := time.NewTimer(tryPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+	}
 }
