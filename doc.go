@@ -39,14 +39,15 @@ point up to which both logs are the same. Records of the destination beyond that
 until somebody consents to that range. Only then is the gate closed, the log cut, and every replica waited for.
 
 MIRRORING fetches as a consumer does, so the source's in-sync replicas are not touched. Every batch passes one check (checksum, order, leader epoch) and is
-appended as it came. Nothing is decompressed and no record is decoded.
+appended as it came. Nothing is decompressed; of the records of an uncompressed batch only the frames are walked.
 
-STOPPING needs no source. In this order: stop fetching; stop offset commits; wait for the replicas, and cut what they cannot confirm; record LME and LMO; raise the leader
-epoch above LME; append an ABORT for each open transaction and one MIRROR_PID_RESET; wait for the replicas again; settle producer ids; clamp groups; open the
-gate; record STOPPED. After a crash at any of these the same steps are run again and end in the same result.
+STOPPING needs no source. In this order: stop fetching; stop offset commits; wait for the replicas (Config.ReplicaWait), and cut what they cannot confirm by then; record LME
+and LMO; raise the leader epoch above LME; append an ABORT for each open transaction and one MIRROR_PID_RESET; wait for the replicas again; settle producer ids; clamp
+groups; open the gate; record STOPPED. After a crash at any of these the same steps are run again and end in the same result. Groups and producer ids are optional
+abilities of a Log (GroupQuiescer, ProducerIDSettler, GroupClamper); one without them has nothing to do there.
 
-FAILED harms one partition only. It says why and what to do, and is retried with growing pauses, without end unless configured otherwise. What a person has to decide
-(another cluster behind the address, a deleted or recreated topic, records that would be dropped) is not retried.
+FAILED harms one partition only. Status says why and what to do. It is retried with growing pauses, without end unless Config.Retry says otherwise. What a person has
+to decide (another cluster behind the address, a recreated topic, records that would be dropped) is not retried.
 
 # What is durable before what
 
@@ -98,20 +99,26 @@ statemachine/storetest checks it.
 
 # Packages
 
-	producerstate          pure   producers and in-flight transactions of one log
-	logtrunc               pure   leader-epoch cache, truncation at the last mirror epoch, the point where two logs part
-	txnabort               pure   the ABORT markers and the MIRROR_PID_RESET that end a mirror
-	statemachine           pure   states, moves, steps, retries; StateStore and its records; MemoryStore
-	statemachine/storetest        conformance kit for a StateStore
-	mirror                        Log, Source, Destination; Mirror, Admin, plans, Compare
-	mirror/kafkasource            a Source over franz-go
-	mirror/memlog                 a cluster in memory: Destination and Source
-	mirror/logtest                conformance kit for a Log
-	internal/batch         pure   the bytes of record batches
-	internal/partition     pure   the core of one partition: Step(event) → effects
-	internal/kafkatest            real Apache Kafka for tests
-	examples/quickstart           the whole story in one command
-	examples/custombroker         a Log on plain files
+	mirror                             Log, Source, Destination; Mirror, Admin, plans, Compare
+	mirror/kafkasource                 a Source over franz-go
+	mirror/memlog                      a cluster in memory: Destination and Source
+	mirror/logtest                     conformance and crash kit for a Log
+	statemachine                pure   states, moves, steps, retries; StateStore and its records; MemoryStore
+	statemachine/storetest             conformance kit for a StateStore
+	producerstate               pure   producers and in-flight transactions of one log
+	logtrunc                    pure   leader-epoch cache, truncation at the last mirror epoch, the point where two logs part
+	txnabort                    pure   the ABORT markers and the MIRROR_PID_RESET that end a mirror
+	internal/batch              pure   the bytes of record batches
+	internal/partition          pure   the core of one partition: Step(event) → effects
+	internal/kafkatest                 real Apache Kafka for tests
+	internal/kafkatest/proxy           a bad network in front of it
+	internal/realkafka                 whole mirrors against real Apache Kafka
+	internal/check                     the test command
+	internal/casecheck                 the field cases, their tests and mutants
+	internal/layout                    the import graph, purity, and the code in prose
+	internal/bench                     speed and memory, beside a bare fetcher
+	examples/quickstart                the whole story in one command
+	examples/custombroker              a broker on plain files, with mirrors
 
 A pure package has no goroutine, clock, I/O or client; time and randomness are arguments.
 */
