@@ -98,6 +98,16 @@ func (d *desk) answered() {
 	}
 }
 
+// troubled is why the source did not answer when it was asked last, "" if it did.
+func (d *desk) troubled() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failure == nil {
+		return ""
+	}
+	return d.failure.Error()
+}
+
 // failing is the call that failed last, the first one if none did.
 func (d *desk) failing() lookStep {
 	d.mu.Lock()
