@@ -15,6 +15,7 @@ type Manager struct {
 	highest    int64     // producer id
 	aborted    []Aborted // in order of LastOffset
 	points     []point   // in order of next; see points.go
+	pointEvery int       // batches between two points at least
 	sincePoint int       // batches observed since the newest point
 	observed   uint64    // batches observed in all
 }
@@ -30,7 +31,7 @@ type state struct {
 
 // New returns the state of an empty log.
 func New() *Manager {
-	return &Manager{current: emptyAt(0), highest: -1}
+	return &Manager{current: emptyAt(0), highest: -1, pointEvery: pointInterval}
 }
 
 func emptyAt(offset int64) state {

@@ -25,7 +25,7 @@ type point struct {
 
 func (m *Manager) maybeKeepPoint() {
 	m.sincePoint++
-	if m.sincePoint >= max(pointInterval, len(m.current.producers)) {
+	if m.sincePoint >= max(m.pointEvery, len(m.current.producers)) {
 		m.keepPoint()
 	}
 }
@@ -132,5 +132,5 @@ func (s *state) forgetBelow(start int64) {
 
 // Reset is the state of an empty log that starts at offset. HighestProducerID is kept.
 func (m *Manager) Reset(offset int64) {
-	*m = Manager{current: emptyAt(offset), start: offset, highest: m.highest}
+	*m = Manager{current: emptyAt(offset), start: offset, highest: m.highest, pointEvery: m.pointEvery}
 }

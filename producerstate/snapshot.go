@@ -106,7 +106,7 @@ func (m *Manager) Restore(snapshot []byte) error {
 	}
 	r := &reader{b: body[len(snapshotMagic)+1:]}
 	start := r.int64()
-	restored := Manager{start: start, current: emptyAt(r.int64()), highest: r.int64()}
+	restored := Manager{start: start, current: emptyAt(r.int64()), highest: r.int64(), pointEvery: pointInterval}
 	s := &restored.current
 	s.isReset = r.int8() == 1
 	for range r.count(producerSize) {
