@@ -3,7 +3,7 @@
 //	go run ./internal/casecheck            # list; exit 1 if a case has no test or no mutant
 //	go run ./internal/casecheck -mutants   # run the mutants too; each must make its test fail
 //
-// A test carries case F-05 when its name starts with TestF05, or when it is a transcript testdata/f05_….txt of a package that has a TestScripts. A mutant is a patch under testdata/mutants, with lines in front of the diff that say what it is for:
+// A test carries case F-05 when its name starts with TestF05. A mutant is a patch under testdata/mutants, with lines in front of the diff that say what it is for:
 //
 //	case: F05
 //	run: go test ./internal/partition -run TestF05

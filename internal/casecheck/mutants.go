@@ -215,19 +215,22 @@ func (m *mutant) try(root string) (red string, err error) {
 }
 
 var (
-	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (Test\S+)`)
+	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (Test\S+)`)
 	hungTest   = regexp.MustCompile(`(?m)^running tests:\n\s+(Test\S+)`)
 )
 
 // judge reads go test's end: only a red test of the mutant's own case counts.
 func (m *mutant) judge(status error, out string) (red string, err error) {
+	if status == nil && strings.Contains(out, "[no tests to run]") {
+		return "", fmt.Errorf("its test does not exist: %s", strings.Join(m.run, " "))
+	}
 	if status == nil {
 		return "", fmt.Errorf("its test stays green: %s (%s)", strings.Join(m.run, " "), m.why)
 	}
 	var names []string
 	for _, re := range []*regexp.Regexp{failedTest, hungTest} {
 		for _, f := range re.FindAllStringSubmatch(out, -1) {
-			if strings.HasPrefix(f[1], "Test"+m.id) || strings.HasPrefix(f[1], "TestScripts/"+strings.ToLower(m.id)+"_") {
+			if strings.HasPrefix(f[1], "Test"+m.id) {
 				names = append(names, f[1])
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,34 +22,14 @@ type caseTest struct {
 
 var caseName = regexp.MustCompile(`^TestF(\d\d)(?:[^\d].*)?$`)
 
-var scriptName = regexp.MustCompile(`^f(\d\d)_.*\.txt$`)
-
-// findTests parses every _test.go file of the module. In a package with a TestScripts each transcript testdata/f05_….txt is a test too.
+// findTests parses every _test.go file of the module.
 func findTests(root string) ([]caseTest, error) {
-	var found, scripts []caseTest
-	runsScripts := map[string]bool{}
+	var found []caseTest
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && d.Name() == "testdata" {
-			files, err := os.ReadDir(path)
-			if err != nil {
-				return err
-			}
-			rel, err := filepath.Rel(root, filepath.Dir(path))
-			if err != nil {
-				return err
-			}
-			for _, f := range files {
-				if m := scriptName.FindStringSubmatch(f.Name()); m != nil {
-					pkg := filepath.ToSlash(rel)
-					scripts = append(scripts, caseTest{id: "F" + m[1], pkg: pkg, name: "TestScripts/" + strings.TrimSuffix(f.Name(), ".txt"), level: level(pkg, nil)})
-				}
-			}
-			return filepath.SkipDir
-		}
-		if d.IsDir() && (path != root && strings.HasPrefix(d.Name(), ".")) {
+		if d.IsDir() && (d.Name() == "testdata" || path != root && strings.HasPrefix(d.Name(), ".")) {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(path, "_test.go") {
@@ -65,18 +44,8 @@ func findTests(root string) ([]caseTest, error) {
 			return err
 		}
 		found = append(found, testsOf(filepath.ToSlash(rel), f)...)
-		for _, d := range f.Decls {
-			if fd, ok := d.(*ast.FuncDecl); ok && fd.Recv == nil && fd.Name.Name == "TestScripts" {
-				runsScripts[filepath.ToSlash(rel)] = true
-			}
-		}
 		return nil
 	})
-	for _, s := range scripts {
-		if runsScripts[s.pkg] {
-			found = append(found, s)
-		}
-	}
 	slices.SortFunc(found, func(a, b caseTest) int {
 		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.name, b.name))
 	})
