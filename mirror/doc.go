@@ -1,2 +1,102 @@
-// Package mirror runs mirrors: it copies topics of a Source into the Logs of a Destination, fails over and fails back. It imports no Kafka client.
+/*
+Package mirror runs mirrors: it copies topics of a Source into the Logs of a Destination, fails over and fails back. It imports no Kafka client.
+
+It never fails over by itself. It offers facts (Mirror.Status, events, plans) and does what a person, or the caller's code, says. The manual of the whole module, with the
+words used here, is at its root: go doc github.com/clustermirror/clustermirror.
+
+# For whoever runs a mirror
+
+Open starts a mirror, Mirror.Admin has its verbs, Close ends it:
+
+	src, err := kafkasource.New(kafkasource.Config{Seeds: []string{"localhost:9092"}})
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst := memlog.New(memlog.Config{ClusterID: "standby"})
+	m, err := mirror.Open(ctx, mirror.Config{
+		Name: "dr", Source: src, Destination: dst, Store: dst.StateStore(), Sink: mirror.FileSink("/var/lib/mirror/dropped"),
+		OnEvent: func(e mirror.Event) { fmt.Println(e) },
+	})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	_, err = m.Admin().Start(ctx, []string{"orders"}, mirror.StartOptions{})
+
+Open needs the state store and the destination; the source may be dead. It goes on where the recorded states say, as far as the Control wants it: the default Control forgets with the process,
+so after a restart start again the topics that are to be mirrored, not those that were failed over. A partition that was MIRRORING then goes on at its log's end.
+
+Verbs record what is wanted; nil says that it is recorded, not that it is done. Mirror.Await waits for a status. Mirror.ExecuteFailover and Mirror.ExecuteFailback record,
+wait and report. All of them end with their context, and none of them needs the source, except PlanFailback and what follows from it.
+
+The night of the failover:
+
+	plan := mirror.PlanFailover(m.Snapshot(), mirror.FailoverOptions{})
+	fmt.Println(plan) // per partition: what may be lost, how old that knowledge is, which transactions will be aborted
+	report, err := m.ExecuteFailover(ctx, plan)
+	fmt.Println(report)
+
+Before it, stop the producers of the source if they can still be reached: the mirror cannot do that, and what they write after the last fetch is not in the copy. Repeating a
+failover is harmless.
+
+Time lag (PartitionStatus.LagTime) is now minus the last moment at which the copy held everything then known at the source, on this process's clock. Timestamps of records
+play no part in it. What cannot be known is Unknown or the zero time, never a number that looks like one.
+
+# Errors and events
+
+A verb's errors are *Error, with the codes of KIP-1279; a source's are *SourceError, whose Code says what kind of trouble it is and whose Advice what to do. What happens in
+the background has no caller to return to. It is in three places with the same words: PartitionStatus.Reason (TopicStatus.Err for a whole topic), an Event, and the Logger.
+Events are handed to Config.OnEvent one at a time; those of one partition come in their order. The function is called on the mirror's own goroutines: it must not block, and must not
+call the Mirror. To do more than to print or count, put the event into a channel of yours with room, and drop it when there is none.
+
+One failed partition stops no other. FAILED is retried (Config.Retry), unless RetryAttempt is statemachine.NonRetryable: then a person has to act, and Reason says how.
+
+# Consents and sinks
+
+A start that would drop records of the destination is refused, with the exact range (PartitionStatus.NeedsConsent, or a FailbackPlan for all partitions at once). A Consent
+allows dropping that range, of that topic id, in that episode, and nothing more; a range that has shrunk since is covered, one that has grown is not. It is used up when
+MIRRORING is reached. ExecuteFailback(plan) is consent to exactly what the plan names.
+
+One cut needs no consent: a copy that clients never wrote to follows its source when that itself lost records in an unclean election. It is reported as RecordsDropped all the same.
+
+Records are handed to Config.Sink before any cut, with or without consent; if the sink returns an error, nothing is cut. FileSink keeps them as files that ReadSinkFile reads; Discard keeps nothing,
+and has to be named, because there is no default.
+
+# Goroutines, and what Close waits for
+
+A Mirror has a few goroutines of its own, one for each connection to a source broker (Config.FetchersPerBroker), and one for a partition while that has something to do; an idle
+partition has none. Calls on one partition's Log that change it come from one goroutine at a time; readers may call at the same moment. A Log that is slow holds up its own
+partition; others of the same fetch reply do not wait longer than a bound for it, and a fetcher holds at most FetchOptions.MaxBytes of bytes that are still worked on, besides the
+reply that it receives.
+
+Close ends every call's context and waits until the calls into logs and stores have returned, at most Config.CallBound. It waits for no answer of the source. It changes no state.
+It does not close Source, Destination and Store: they are the caller's, who closes them afterwards.
+
+All methods of Mirror, Admin and Control may be called at the same time. Plans, reports, statuses and snapshots are plain copies.
+
+# For whoever writes a Log, a Source or a Destination
+
+The contract is in the comments of Log, Source and Destination, sentence by sentence; mirror/logtest checks a Log. Batches, CheckBatch and Kind are what a Log needs of batch bytes,
+Compare says whether two logs are the same, and where not. Every method that takes a context must return when it ends: the mirror gives each call a bound and goes on
+with the next try, but it cannot take back a goroutine that never returns. Close says so when one did not.
+
+A Log may be wrapped to change what it does (examples/quickstart bounds one in memory). A wrapper that embeds the interface hides optional abilities: GroupQuiescer,
+ProducerIDSettler and GroupClamper have to be passed on.
+
+# For whoever tests with it
+
+A cluster of mirror/memlog is a Source and a Destination in one, and has switches for what goes wrong: elections, lost tails, retention, recreated topics, dead brokers, held-back replicas, an
+unreachable source. Nothing in this package or that one does I/O of its own (FileSink aside), so both run inside a testing/synctest bubble, where hours of retries take no time.
+
+# Limits
+
+  - Compressed batches are not decompressed. Their checksum, their order and their headers are checked; a batch whose header contradicts its compressed records
+    (a wrong record count, offsets that do not fit) is copied as it is, and only consumers notice. In uncompressed batches each record's length and offset are checked; keys and values never are.
+  - Batches of message formats v0 and v1 are refused by name.
+  - A batch larger than the source sends is fetched alone, and needs as much memory. Config.MaxBatch and the Log may refuse large ones.
+  - A transaction whose COMMIT had not arrived is aborted in the copy although it was committed at the source (KIP-1279). Plan and report name it.
+  - Consumer groups, topic settings and ACLs are not copied.
+  - A Mirror belongs to one process at a time. A second one that opens the same owner's store fences the first, which stops writing (ErrFenced, Status.Fenced).
+*/
 package mirror
