@@ -40,6 +40,7 @@ until somebody consents to that range. Only then is the gate closed, the log cut
 
 MIRRORING fetches as a consumer does, so the source's in-sync replicas are not touched. Every batch passes one check (checksum, order, leader epoch) and is
 appended as it came. Nothing is decompressed; of the records of an uncompressed batch only the frames are walked.
+When the source itself loses records in an unclean election, a copy that clients never wrote to follows it without being asked; one that was open before needs consent.
 
 STOPPING needs no source. In this order: stop fetching; stop offset commits; wait for the replicas (Config.ReplicaWait), and cut what they cannot confirm by then; record LME
 and LMO; raise the leader epoch above LME; append an ABORT for each open transaction and one MIRROR_PID_RESET; wait for the replicas again; settle producer ids; clamp
@@ -64,18 +65,21 @@ to decide (another cluster behind the address, a recreated topic, records that w
 	fmt.Println(plan)
 	report, err := m.ExecuteFailover(ctx, plan)
 
-The plan is a pure function of what is known at that moment, and prints what would be lost, how old that knowledge is, and which transactions will be aborted. A forced failover
+The plan is a pure function of what is known at that moment, and prints what would be lost, how old that knowledge is, and which transactions will be aborted. A failover
 never refuses because ends have moved since: it reports the difference. Transactions whose COMMIT had not arrived are aborted in the copy although they were committed
 at the source; this is KIP-1279's rule, and the report names them.
 
 # Failback
 
-The old source, which now is the destination of a new mirror in the other direction, looks up where the mirror out of it ended (LME, LMO), finds the exact point by asking for the end
-offsets of leader epochs, and needs consent to drop what lies beyond: records that were never mirrored.
+The old source now is the destination of a new mirror in the other direction. That mirror asks the cluster that took over where the mirror out of the old one ended (LME, LMO), finds the
+exact point by asking for the end offsets of leader epochs, and needs consent to drop what lies beyond: records that were never mirrored.
 
 	plan, err := back.PlanFailback(ctx, "orders")
 	fmt.Println(plan)                        // what would be given up, per partition
 	report, err := back.ExecuteFailback(ctx, plan) // consent to exactly this
+
+A new primary can only be asked if its Source is a mirror.LastMirrorEpochReader. A cluster of mirror/memlog is one; mirror/kafkasource is not, because Kafka stores no such record yet.
+Without one nothing proves what both logs have in common, and the plan names the whole log as what would be dropped.
 
 # How to write a Log
 
