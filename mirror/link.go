@@ -70,6 +70,7 @@ type brokerLink struct {
 	busy     int
 	held     int64 // bytes of replies that are still worked on
 	lastOK   time.Time
+	beforeOK time.Time // the answer before that
 	trouble  bool
 	err      error     // of the last fetch, nil if it was answered
 	notUntil time.Time // no new connection before
@@ -181,7 +182,15 @@ func (l *link) remove(tp TopicPartition) {
 	}
 }
 
+// noteInStep remembers when a partition held everything that was known, before that changes: while nothing changes no reply names it. Under mu.
+func (l *link) noteInStep(w *want, when time.Time) {
+	if w.state == wantReady && w.sent && !w.failing && w.end >= 0 && w.r.log.Replicated() >= w.end {
+		w.r.noteCaughtUp(when)
+	}
+}
+
 func (l *link) drop(w *want) {
+	l.noteInStep(w, w.on.lastOK)
 	l.set(w, wantWaiting)
 	delete(l.wants, w.r.tp)
 	w.on.changed = append(w.on.changed, w.r.tp)
@@ -480,6 +489,7 @@ func (b *brokerLink) failed(err error) {
 	var hit []*want
 	for _, w := range b.l.wants {
 		if w.on == b && w.state == wantReady {
+			b.l.noteInStep(w, b.lastOK)
 			b.l.set(w, wantBusy)
 			w.failing = true
 			hit = append(hit, w)
@@ -518,7 +528,7 @@ func (b *brokerLink) pause(err error) time.Duration {
 
 func (b *brokerLink) answered() {
 	b.l.mu.Lock()
-	b.lastOK = time.Now()
+	b.beforeOK, b.lastOK = b.lastOK, time.Now()
 	again := b.trouble
 	b.trouble, b.err, b.failures = false, nil, 0
 	b.notUntil = time.Time{}
@@ -549,6 +559,7 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
 			b.l.mu.Unlock()
 			continue // an answer to an old question
 		}
+		b.l.noteInStep(w, b.beforeOK)
 		b.l.set(w, wantBusy)
 		w.failing = p.Err != nil
 		if len(p.Records) > 0 {

@@ -44,7 +44,8 @@ type runner struct {
 	moved    time.Time // when End last moved or fetching began, for the watchdog
 	movedEnd int64
 
-	replicated int64 // as noteReplicated saw it last
+	replicated int64     // as noteReplicated saw it last
+	caughtUp   time.Time // the last moment at which the copy held everything then known, as far as the link knows
 }
 
 // SourceView is the core's view of the source partition.
@@ -399,6 +400,14 @@ func (r *runner) noteMoved() {
 	r.seenMu.Unlock()
 }
 
+func (r *runner) noteCaughtUp(when time.Time) {
+	r.seenMu.Lock()
+	defer r.seenMu.Unlock()
+	if when.After(r.caughtUp) {
+		r.caughtUp = when
+	}
+}
+
 // noteReplicated tells the core when replicas have confirmed more since it was told last: what it has put off until then can go on (F-21).
 func (r *runner) noteReplicated() {
 	v := r.view()
@@ -434,7 +443,7 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	r.coreMu.Unlock()
 	healthy, answered := r.m.link.healthy(r.tp)
 	r.seenMu.Lock()
-	next, owner, dropped := r.retryAt, r.owner, r.dropped
+	next, owner, dropped, inStep := r.retryAt, r.owner, r.dropped, r.caughtUp
 	r.seenMu.Unlock()
 
 	s := PartitionStatus{
@@ -474,6 +483,9 @@ func (r *runner) status(now time.Time) PartitionStatus {
 		s.SourceSeen = answered
 	}
 	caughtUp := c.CaughtUp
+	if inStep.After(caughtUp) {
+		caughtUp = inStep
+	}
 	if healthy && !caughtUp.IsZero() && (s.Replicated >= s.SourceEnd || s.NothingLeft) && answered.After(caughtUp) {
 		caughtUp = answered
 	}
@@ -485,6 +497,7 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	}
 	switch {
 	case s.State == statemachine.Stopped || s.State == statemachine.Stopping:
+		s.LagTime = Unknown
 	case s.SourceSeen.IsZero() || c.Denied || !healthy:
 		s.LagUnknown = s.SourceSeen
 		if s.LagUnknown.IsZero() {

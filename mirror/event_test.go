@@ -1,0 +1,103 @@
+package mirror_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+var rewriteEvents = flag.Bool("rewrite-events", false, "write testdata/events.txt instead of comparing with it")
+
+// oneOfEach is every kind of event, in each of its forms.
+func oneOfEach() []mirror.Event {
+	at := mirror.EventMeta{Time: time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC), Mirror: "east", Topic: "orders", Partition: 7}
+	topic, whole := at, at
+	topic.Partition = mirror.Unknown
+	whole.Topic, whole.Partition = "", mirror.Unknown
+	broken := errors.New("connection refused")
+	return []mirror.Event{
+		mirror.StateChanged{EventMeta: at, From: statemachine.Preparing, To: statemachine.Mirroring},
+		mirror.StateChanged{EventMeta: at, From: statemachine.Mirroring, To: statemachine.Failed, Reason: "CRC at 10"},
+		mirror.StateChanged{EventMeta: at, From: statemachine.Preparing, To: statemachine.Failed, Reason: "source topic id A → B", NonRetryable: true},
+		mirror.RetryScheduled{EventMeta: at, Attempt: 3, After: 3987654 * time.Microsecond, Reason: "CRC at 10"},
+		mirror.RecordsDropped{EventMeta: at, From: 90, To: 100, Reason: "the source's log and ours part at 90"},
+		mirror.RecordsLost{EventMeta: at, From: 100, To: 150, Reason: "deleted at the source"},
+		mirror.BatchRefetched{EventMeta: at, Reason: "CRC at 10"},
+		mirror.EpochRaised{EventMeta: at, Epoch: 8},
+		mirror.StartRaised{EventMeta: at, Offset: 1000},
+		mirror.NothingLeft{EventMeta: at, End: 15, SourceEnd: 20},
+		mirror.MarkersWritten{EventMeta: at, ResetAt: 900},
+		mirror.MarkersWritten{EventMeta: at, Aborts: []mirror.AbortMarker{{ProducerID: 4001, ProducerEpoch: 2, FirstOffset: 0, Offset: 3}}, ResetAt: 4},
+		mirror.LastEpochRecorded{EventMeta: at, Epoch: 5, Offset: 900},
+		mirror.LeaderMoved{EventMeta: at, Leader: 2, Epoch: 6},
+		mirror.SourceTrouble{EventMeta: whole, Broker: 2, Err: broken},
+		mirror.SourceTrouble{EventMeta: whole, Broker: mirror.Unknown, Err: broken},
+		mirror.SourceTrouble{EventMeta: whole, Broker: 2},
+		mirror.TopicTrouble{EventMeta: topic, Err: mirror.ErrUnknownTopic},
+		mirror.TopicTrouble{EventMeta: topic},
+		mirror.StoreTrouble{EventMeta: whole, Err: broken},
+		mirror.StoreTrouble{EventMeta: whole},
+		mirror.Fenced{EventMeta: at, Err: mirror.ErrFenced},
+	}
+}
+
+func TestEveryEventHasATextAndALevel(t *testing.T) {
+	var got bytes.Buffer
+	for _, e := range oneOfEach() {
+		fmt.Fprintf(&got, "%-5s  %s\n", e.Level(), e)
+	}
+	for _, s := range []statemachine.State{statemachine.Preparing, statemachine.EpochFencing, statemachine.Mirroring, statemachine.Pausing, statemachine.Paused,
+		statemachine.Stopping, statemachine.Stopped, statemachine.Failed, statemachine.Unknown} {
+		fmt.Fprintf(&got, "state  %s\n", s)
+	}
+	path := filepath.Join("testdata", "events.txt")
+	if *rewriteEvents {
+		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("texts have changed; look, then go test -run %s -rewrite-events\n%s", t.Name(), got.String())
+	}
+}
+
+func TestNoKindOfEventIsMissingInTheTexts(t *testing.T) {
+	have := map[string]bool{}
+	for _, e := range oneOfEach() {
+		have[strings.TrimPrefix(fmt.Sprintf("%T", e), "mirror.")] = true
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := 0
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Recv == nil || fn.Name.Name != "String" {
+			continue
+		}
+		name := fn.Recv.List[0].Type.(*ast.Ident).Name
+		if kinds++; !have[name] {
+			t.Errorf("%s is not among the texts", name)
+		}
+	}
+	if kinds < 10 {
+		t.Errorf("only %d kinds were found", kinds)
+	}
+}
