@@ -27,7 +27,7 @@ func readOptions(args []string) (options, error) {
 	flags.StringVar(&o.source, "source", "", "mirror a topic of this cluster (host:port) into memory until interrupted, reading only")
 	flags.StringVar(&o.topic, "topic", "", "the topic, with -source")
 	flags.StringVar(&o.from, "from", "recent", "with -source: recent (the last 10,000 offsets of each partition) or earliest")
-	flags.Var(&o.memory, "memory", "with -source: keep at most this much, as in 256MiB")
+	flags.Var(&o.memory, "memory", "with -source: keep at most this much, as in 256MiB, and at least the newest batch of each partition")
 	err := flags.Parse(args)
 	if err == flag.ErrHelp {
 		fmt.Println("Usage: go run ./examples/quickstart [-break WHAT] | -source HOST:PORT -topic T [-from earliest] [-memory 256MiB]")

@@ -142,8 +142,8 @@ func look(ctx context.Context, src mirror.Source, o options) (finding, error) {
 	if o.from == "recent" {
 		from = fmt.Sprintf("the last %d offsets of each partition (-from earliest for all)", recentOffsets)
 	}
-	f.text = fmt.Sprintf("cluster  %s, %d brokers\ntopic    %s, %d partitions\nsize     %s\nrights   this client may describe and read it\ncopying  %s",
-		cluster.ID, len(cluster.Brokers), o.topic, topic.Partitions, amount, from)
+	f.text = fmt.Sprintf("cluster  %s, %s\ntopic    %s, %s\nsize     %s\nrights   this client may describe and read it\ncopying  %s",
+		cluster.ID, count(len(cluster.Brokers), "broker"), o.topic, count(int(topic.Partitions), "partition"), amount, from)
 	return f, nil
 }
 
@@ -170,4 +170,11 @@ func sample(ctx context.Context, src mirror.Source, topic mirror.SourceTopic, p 
 		records = append(records, r.Records...)
 	}
 	return records, nil
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
