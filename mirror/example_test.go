@@ -1,0 +1,138 @@
+package mirror_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/memlog"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// threeRecords is a cluster "east" with a topic of three records.
+func threeRecords(ctx context.Context) *memlog.Cluster {
+	east := memlog.New(memlog.Config{ClusterID: "east"})
+	_, err := east.CreateLocalTopic(memlog.LocalTopic{Name: "orders"})
+	check(err)
+	for _, v := range []string{"one", "two", "three"} {
+		_, err := east.Produce(ctx, "orders", 0, memlog.Record{Value: []byte(v)})
+		check(err)
+	}
+	return east
+}
+
+// inStepWith waits until everything that is known at the source is copied.
+func inStepWith(ctx context.Context, m *mirror.Mirror, topic string, end int64) {
+	for {
+		for _, t := range m.Status().Topics {
+			if t.Topic == topic && len(t.Partitions) == 1 && t.Partitions[0].State == statemachine.Mirroring && t.Partitions[0].LagOffsets == 0 && t.Partitions[0].Replicated >= end {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			panic(ctx.Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// A mirror from its start until the copy has everything: a source, a destination, a store for states, and a word on what happens to records that are dropped.
+func Example_mirror() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	east, west := threeRecords(ctx), memlog.New(memlog.Config{ClusterID: "west"})
+	m, err := mirror.Open(ctx, mirror.Config{Name: "east-to-west", Source: east, Destination: west, Store: west.StateStore(), Sink: mirror.Discard})
+	check(err)
+	defer m.Close()
+	_, err = m.Admin().Start(ctx, []string{"orders"}, mirror.StartOptions{})
+	check(err)
+	inStepWith(ctx, m, "orders", 3)
+
+	records, err := west.Consume(ctx, "orders", 0, 0, memlog.ReadCommitted)
+	check(err)
+	for _, r := range records {
+		fmt.Printf("%d %s\n", r.Offset, r.Value)
+	}
+	_, err = west.Produce(ctx, "orders", 0, memlog.Record{Value: []byte("mine")})
+	fmt.Println(err)
+	// Output:
+	// 0 one
+	// 1 two
+	// 2 three
+	// /orders-0: READ_ONLY_TOPIC: the topic is a mirror's copy; stop the mirror of this topic to write to it
+}
+
+// The source is gone. What is lost is looked at first, then the copy is made writable. Nothing of this asks the source.
+func ExampleMirror_Failover() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	east, west := threeRecords(ctx), memlog.New(memlog.Config{ClusterID: "west"})
+	m, err := mirror.Open(ctx, mirror.Config{Name: "east-to-west", Source: east, Destination: west, Store: west.StateStore(), Sink: mirror.Discard})
+	check(err)
+	defer m.Close()
+	_, err = m.Admin().Start(ctx, []string{"orders"}, mirror.StartOptions{})
+	check(err)
+	inStepWith(ctx, m, "orders", 3)
+	east.SetUnreachable(true)
+
+	plan := mirror.PlanFailover(m.Snapshot(), mirror.FailoverOptions{})
+	for _, p := range plan.Partitions {
+		fmt.Printf("%s-%d: %s, mirror end %s, source end %s\n", p.Topic, p.Partition, p.Outcome, p.MirrorEnd, p.SourceEnd)
+	}
+	report, err := m.ExecuteFailover(ctx, plan)
+	for _, p := range report.Partitions {
+		fmt.Printf("%s-%d: %s, the source's records end at %d, clients write from %d on\n", p.Topic, p.Partition, p.State, p.FinalOffset, p.OpensAt)
+	}
+	fmt.Println("error:", err)
+	offset, err := west.Produce(ctx, "orders", 0, memlog.Record{Value: []byte("mine")})
+	fmt.Println("written at", offset, err)
+	// Output:
+	// orders-0: stop, mirror end 3, source end 3
+	// orders-0: STOPPED, the source's records end at 3, clients write from 4 on
+	// error: <nil>
+	// written at 4 <nil>
+}
+
+// The old source has come back with a record that was never copied. It becomes a mirror of the cluster that took over: the plan says what it gives up, and carrying
+// that plan out is the consent to exactly this. What is dropped goes to the sink first.
+func ExampleMirror_ExecuteFailback() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	east, west := threeRecords(ctx), memlog.New(memlog.Config{ClusterID: "west"})
+	there, err := mirror.Open(ctx, mirror.Config{Name: "east-to-west", Source: east, Destination: west, Store: west.StateStore(), Sink: mirror.Discard})
+	check(err)
+	_, err = there.Admin().Start(ctx, []string{"orders"}, mirror.StartOptions{})
+	check(err)
+	inStepWith(ctx, there, "orders", 3)
+	_, err = there.Failover(ctx, mirror.FailoverOptions{})
+	check(err)
+	check(there.Close())
+	_, err = east.Produce(ctx, "orders", 0, memlog.Record{Value: []byte("never copied")})
+	check(err)
+
+	back, err := mirror.Open(ctx, mirror.Config{Name: "west-to-east", Source: west, Destination: east, Store: east.StateStore(), Sink: mirror.Discard})
+	check(err)
+	defer back.Close()
+	plan, err := back.PlanFailback(ctx, "orders")
+	check(err)
+	for _, p := range plan.Partitions {
+		fmt.Printf("%s-%d: common point %s, drops [%s,%s)\n", p.Topic, p.Partition, p.CommonPoint, p.From, p.To)
+	}
+	report, err := back.ExecuteFailback(ctx, plan)
+	for _, p := range report.Partitions {
+		fmt.Printf("%s-%d: %s, dropped [%d,%d), end %d of %d\n", p.Topic, p.Partition, p.State, p.DroppedFrom, p.DroppedTo, p.End, p.SourceEnd)
+	}
+	fmt.Println("error:", err)
+	// Output:
+	// orders-0: common point 3, drops [3,4)
+	// orders-0: MIRRORING, dropped [3,4), end 4 of 4
+	// error: <nil>
+}
