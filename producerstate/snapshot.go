@@ -28,6 +28,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
 // SnapshotError refuses a snapshot. Nothing is lost with it: an empty Manager that observes the log from its start has the same state.
 type SnapshotError struct {
 	Reason string // for a person; starts with a lower-case word
@@ -85,7 +87,7 @@ func (m *Manager) Snapshot() []byte {
 		b = e.AppendUint64(b, uint64(d.first))
 		b = e.AppendUint64(b, uint64(d.marker))
 	}
-	return e.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return e.AppendUint32(b, checksum(b))
 }
 
 // Restore reads a Snapshot and replaces the state by it. Errors: *SnapshotError when it is damaged or of an unknown version; the manager is then unchanged.
@@ -98,7 +100,7 @@ func (m *Manager) Restore(snapshot []byte) error {
 	if string(body[:len(snapshotMagic)]) != snapshotMagic {
 		return &SnapshotError{fmt.Sprintf("begins with %x, that is something else", body[:len(snapshotMagic)])}
 	}
-	if got := crc32.Checksum(body, castagnoli); got != sum {
+	if got := checksum(body); got != sum {
 		return &SnapshotError{fmt.Sprintf("checksum is %08x, its bytes give %08x", sum, got)}
 	}
 	if v := body[len(snapshotMagic)]; v != snapshotVersion {
