@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -342,7 +341,7 @@ func (c *Cluster) Produce(topic string, partition int32, values ...string) int64
 	ctx, cancel := c.limit()
 	defer cancel()
 	cl, err := kgo.NewClient(append(c.internalOptions(), kgo.SeedBrokers(c.internalAddresses()...),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MetadataMinAge(50*time.Millisecond))...)
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))...)
 	if err != nil {
 		c.t.Fatalf("kafkatest: %v", err)
 	}

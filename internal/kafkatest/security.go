@@ -170,8 +170,9 @@ func (c *cluster) clientOptions(who Credentials) []kgo.Opt {
 	return c.options(c.o.Client, who)
 }
 
+// internalOptions are those of this package's own clients. They remember nothing for long: a test that deletes a topic and asks for it wants the broker's answer.
 func (c *cluster) internalOptions() []kgo.Opt {
-	return append(c.options(c.o.Internal, Credentials{}), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }))
+	return append(c.options(c.o.Internal, Credentials{}), kgo.MetadataMinAge(10*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }))
 }
 
 func (c *cluster) options(s Security, who Credentials) []kgo.Opt {
