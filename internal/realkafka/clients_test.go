@@ -23,7 +23,8 @@ var (
 // client is an idempotent producer without compression, unless options say otherwise. Records that are produced together become one batch.
 func client(c *kafkatest.Cluster, more ...kgo.Opt) *kgo.Client {
 	return c.Client(append([]kgo.Opt{kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(20 * time.Millisecond),
-		kgo.MetadataMinAge(50 * time.Millisecond), kgo.TransactionTimeout(time.Minute), kgo.RecordDeliveryTimeout(bound)}, more...)...)
+		kgo.MetadataMinAge(50 * time.Millisecond), kgo.TransactionTimeout(time.Minute), kgo.RecordDeliveryTimeout(bound),
+		kgo.RequestTimeoutOverhead(2 * time.Second)}, more...)...)
 }
 
 // produce writes values as one batch (if they fit) and waits for all replicas.

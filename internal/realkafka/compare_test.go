@@ -2,11 +2,12 @@ package realkafka_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"testing"
+	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -146,51 +147,77 @@ const (
 	lastStable whichOffset = "last stable offset"
 )
 
+// ask sends one request to one broker, so that no broker that stands still is asked by chance.
+func ask[R any](t *testing.T, c *kafkatest.Cluster, broker int32, req kmsg.Request) (R, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	raw, err := c.AdminClient().Broker(int(broker)).Request(ctx, req)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return raw.(R), nil
+}
+
 func offsetOf(t *testing.T, c *kafkatest.Cluster, which whichOffset, topic string, partition int32) int64 {
 	t.Helper()
-	list := c.Admin().ListEndOffsets
+	req := kmsg.NewPtrListOffsetsRequest()
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = topic
+	rp := kmsg.NewListOffsetsRequestTopicPartition()
+	rp.Partition, rp.Timestamp = partition, -1
 	switch which {
 	case earliest:
-		list = c.Admin().ListStartOffsets
+		rp.Timestamp = -2
 	case lastStable:
-		list = c.Admin().ListCommittedOffsets
+		req.IsolationLevel = 1
 	}
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
 	offset := int64(-1)
 	eventually(t, fmt.Sprintf("%s-%d tells its %s", topic, partition, which), func() (bool, string) {
-		var all kadm.ListedOffsets
-		all, err := list(t.Context(), topic)
+		resp, err := ask[*kmsg.ListOffsetsResponse](t, c, c.LeaderOf(topic, partition), req)
 		if err != nil {
 			return false, err.Error()
 		}
-		o, ok := all.Lookup(topic, partition)
-		offset = o.Offset
-		return ok && o.Err == nil, fmt.Sprint(o.Err)
+		p := resp.Topics[0].Partitions[0]
+		offset = p.Offset
+		return p.ErrorCode == 0, fmt.Sprint(kerr.ErrorForCode(p.ErrorCode))
 	})
 	return offset
+}
+
+func topicID(t *testing.T, c *kafkatest.Cluster, topic string) [16]byte {
+	t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = kmsg.StringPtr(topic)
+	req.Topics = append(req.Topics, rt)
+	resp, err := ask[*kmsg.MetadataResponse](t, c, 1, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Topics[0].TopicID
 }
 
 // fetch reads the batches of [start, end) as a consumer does, and returns them as they came.
 func fetch(t *testing.T, c *kafkatest.Cluster, topic string, partition int32, start, end int64) []byte {
 	t.Helper()
-	found, err := c.Admin().ListTopics(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := topicID(t, c, topic)
 	var all []byte
 	for at := start; at < end; {
 		req := kmsg.NewPtrFetchRequest()
 		req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 500, 1, 50<<20
 		rt := kmsg.NewFetchRequestTopic()
-		rt.Topic, rt.TopicID = topic, found[topic].ID
+		rt.Topic, rt.TopicID = topic, id
 		rp := kmsg.NewFetchRequestTopicPartition()
 		rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = partition, at, 1<<20
 		rt.Partitions = append(rt.Partitions, rp)
 		req.Topics = append(req.Topics, rt)
-		raw, err := c.AdminClient().Broker(int(c.LeaderOf(topic, partition))).Request(t.Context(), req)
+		resp, err := ask[*kmsg.FetchResponse](t, c, c.LeaderOf(topic, partition), req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp := raw.(*kmsg.FetchResponse)
 		if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
 			t.Fatal(err)
 		}

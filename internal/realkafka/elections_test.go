@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/mirror"
@@ -159,13 +160,21 @@ func freezeLeader(t *testing.T, c *kafkatest.Cluster, topic string, broker int32
 	c.WaitPartition(topic, 0, "without a leader", func(p kafkatest.Partition) bool { return p.Leader == -1 })
 }
 
+// elect lets a broker go on and makes it the leader, in sync or not. It returns the new leader epoch.
 func elect(t *testing.T, c *kafkatest.Cluster, topic string, broker int32) int32 {
 	t.Helper()
 	c.Resume(broker)
-	p := c.UncleanElection(topic, 0) // asks until the broker is there
-	if p.Leader != broker {
-		t.Fatalf("broker %d leads, not %d", p.Leader, broker)
-	}
+	req := kmsg.NewPtrElectLeadersRequest()
+	req.ElectionType, req.TimeoutMillis = 1, 5_000
+	rt := kmsg.NewElectLeadersRequestTopic()
+	rt.Topic, rt.Partitions = topic, []int32{0}
+	req.Topics = append(req.Topics, rt)
+	var p kafkatest.Partition
+	eventually(t, fmt.Sprintf("broker %d is elected", broker), func() (bool, string) {
+		resp, err := ask[*kmsg.ElectLeadersResponse](t, c, 1, req)
+		p = c.Describe(topic, 0)
+		return p.Leader == broker, fmt.Sprintf("leader %d; %v, %+v", p.Leader, err, resp)
+	})
 	return p.LeaderEpoch
 }
 
