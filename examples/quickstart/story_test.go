@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	spaces  = regexp.MustCompile(` +`)
+	spaces = regexp.MustCompile(` +`)
 	// At least the 30 orders behind the break are given up.
 	verdict = regexp.MustCompile(`^OK: [1-9]\d* batches compared, failover in [\d.]+(µs|ms|s), ([3-9]\d|\d{3,}) records given up$`)
 )
