@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/logtest"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 )
 
@@ -56,9 +58,13 @@ func (l *sliceLog) Read(_ context.Context, from int64, limit int) (out []byte, e
 		return nil, mirror.ErrOffsetOutOfRange
 	}
 	for _, b := range l.batches {
-		if base(b).Last >= from && (len(out) == 0 || len(out)+len(b) <= limit) {
-			out = append(out, b...)
+		if base(b).Last < from {
+			continue
 		}
+		if len(out) > 0 && len(out)+len(b) > limit {
+			break
+		}
+		out = append(out, b...)
 	}
 	return out, nil
 }
@@ -66,15 +72,16 @@ func (l *sliceLog) Read(_ context.Context, from int64, limit int) (out []byte, e
 func (l *sliceLog) TruncateTo(_ context.Context, offset int64) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for offset < l.end {
-		if n := len(l.batches) - 1; offset > l.start && n >= 0 && base(l.batches[n]).Last >= offset {
-			l.end, l.batches = max(l.start, min(offset, base(l.batches[n]).Base)), l.batches[:n]
-		} else if offset > l.start { // a gap
-			l.end = offset
-		} else {
-			l.batches, l.start, l.end = nil, offset, offset
+	if offset <= l.start {
+		l.batches, l.start, l.end = nil, offset, offset
+	}
+	for n, b := range l.batches {
+		if info := base(b); info.Last >= offset {
+			l.batches, l.end = l.batches[:n:n], max(l.start, min(offset, info.Base))
+			break
 		}
 	}
+	l.end = min(l.end, offset)
 	return l.end, nil
 }
 
@@ -93,8 +100,18 @@ func (l *sliceLog) RaiseStart(_ context.Context, start int64) error {
 	return nil
 }
 
-func (l *sliceLog) AwaitReplicated(context.Context, int64) error { return nil }
-func (l *sliceLog) AwaitTruncated(context.Context) error         { return nil }
+func (l *sliceLog) AwaitTruncated(context.Context) error { return nil }
+
+func (l *sliceLog) AwaitReplicated(ctx context.Context, offset int64) error {
+	for l.End() < offset {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
+}
 
 func (l *sliceLog) own(o mirror.Ownership) error {
 	l.get(func() { l.owner = o })
@@ -169,4 +186,8 @@ func ExampleLog() {
 	// 1 data
 	// 2 data
 	// 3 MIRROR_PID_RESET
+}
+
+func TestTheLogOfTheExampleKeepsTheContract(t *testing.T) {
+	logtest.Run(t, func(testing.TB) logtest.Subject { return logtest.Subject{Log: &sliceLog{}} })
 }

@@ -409,8 +409,10 @@ func (q *requests) bounded(t *testing.T) {
 	connections := q.of("Source.OpenFetcher")
 	n := q.total() - connections
 	if n > 30 || n+connections == 0 {
-		t.Errorf("%d requests and %d connections in ten minutes: %v", n, connections, q.n)
+		t.Errorf("%d requests and %d connections in ten minutes", n, connections)
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for operation, n := range q.n {
 		if n > 20 {
 			t.Errorf("%s: %d times in ten minutes", operation, n)
