@@ -295,6 +295,12 @@ func (d *desk) recorded(ctx context.Context, own string, tps []TopicPartition) (
 	}
 	refused := map[TopicPartition]string{}
 	for _, s := range mirrors {
+		if s.SourceClusterID == "" && s.State == statemachine.Preparing {
+			// It has written that it starts and not yet seen from where: perhaps from us, at the same moment (spec decision 14).
+			refused[s.Partition] = fmt.Sprintf("mirror %s at the source starts %s-%d just now, and it is not known yet from where; it is looked at again",
+				s.Mirror, s.Partition.Topic, s.Partition.Partition)
+			continue
+		}
 		if s.SourceClusterID == own && s.State != statemachine.Stopped {
 			refused[s.Partition] = fmt.Sprintf("detected mirror loop for mirror: %s: the source mirrors %s-%d from this cluster and is %s there; stop that mirror first",
 				s.Mirror, s.Partition.Topic, s.Partition.Partition, s.State)

@@ -27,17 +27,18 @@ func (s *memorySink) Dropped(_ context.Context, _ mirror.TopicPartition, from, t
 }
 
 func TestF19RetentionOvertakesTheMirror(t *testing.T) {
-	overtaken := func(t *testing.T, loss mirror.LossPolicy) (*pair, *memorySink) {
+	overtaken := func(t *testing.T, loss mirror.LossPolicy) (*pair, *memorySink, []byte) {
 		sink := &memorySink{}
 		m := newPair(t, 1, func(c *mirror.Config) { c.Loss, c.Sink = loss, sink })
 		m.a.fill("t", 0, 100)
 		m.start("t")
 		m.inStepAndSame()
 		m.pause("t")
+		old := m.b.raw("t", 0)
 		m.a.fill("t", 0, 200)
 		m.a.trim("t", 0, 150)
 		m.resume("t")
-		return m, sink
+		return m, sink, old
 	}
 	lost := func(t *testing.T, m *pair) {
 		t.Helper()
@@ -53,7 +54,7 @@ func TestF19RetentionOvertakesTheMirror(t *testing.T) {
 	}
 	t.Run("restart", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			m, sink := overtaken(t, mirror.LossRestart)
+			m, sink, _ := overtaken(t, mirror.LossRestart)
 			m.inStepAndSame()
 			p := m.one("t", 0)
 			expect(t, "start and end", []int64{p.Start, p.End}, []int64{150, 300})
@@ -63,7 +64,7 @@ func TestF19RetentionOvertakesTheMirror(t *testing.T) {
 	})
 	t.Run("fail", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			m, sink := overtaken(t, mirror.LossFail)
+			m, sink, _ := overtaken(t, mirror.LossFail)
 			p := m.untilFailed("t", 0, "starts at 150", "[100, 150)", "The copy ends at 100")
 			expect(t, "attempt", p.RetryAttempt, statemachine.NonRetryable)
 			expect(t, "start and end", []int64{p.Start, p.End}, []int64{0, 100})
@@ -75,10 +76,8 @@ func TestF19RetentionOvertakesTheMirror(t *testing.T) {
 	})
 	t.Run("keep", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			m, sink := overtaken(t, mirror.LossKeep)
-			old := m.b.raw("t", 0)
-			m.untilInStep()
-			p := m.one("t", 0)
+			m, sink, old := overtaken(t, mirror.LossKeep)
+			p := m.untilOne("at 300", "t", 0, func(p mirror.PartitionStatus) bool { return p.End == 300 && inStep(p) })
 			expect(t, "start and end", []int64{p.Start, p.End}, []int64{0, 300})
 			if !bytes.Equal(m.b.raw("t", 0), append(old, m.a.raw("t", 0)...)) {
 				t.Error("the copy is not the old records and then the source's")
