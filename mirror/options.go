@@ -75,19 +75,19 @@ func (c *Config) complete() error {
 		errs = append(errs, err)
 	}
 	if c.Source == nil {
-		errs = append(errs, errors.New("Source is not set"))
+		errs = append(errs, errors.New("Config.Source is not set"))
 	}
 	if c.Destination == nil {
-		errs = append(errs, errors.New("Destination is not set"))
+		errs = append(errs, errors.New("Config.Destination is not set"))
 	}
 	if c.Store == nil {
-		errs = append(errs, errors.New("Store is not set: &statemachine.MemoryStore{} forgets with the process"))
+		errs = append(errs, errors.New("Config.Store is not set: &statemachine.MemoryStore{} forgets with the process"))
 	}
 	if c.Sink == nil {
-		errs = append(errs, errors.New("Sink is not set: it is handed records before a truncation drops them; mirror.Discard drops them"))
+		errs = append(errs, errors.New("Config.Sink is not set: it is handed records before a truncation drops them; mirror.Discard drops them"))
 	}
 	if c.Loss > LossKeep {
-		errs = append(errs, fmt.Errorf("Loss %d is not a policy", c.Loss))
+		errs = append(errs, fmt.Errorf("loss policy %d is none of LossRestart, LossFail and LossKeep", c.Loss))
 	}
 	for _, d := range []struct {
 		name  string

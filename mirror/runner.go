@@ -30,10 +30,9 @@ type runner struct {
 	core   *partition.Core
 
 	// Only touched by the goroutine that handles events.
-	effects   []partition.Effect
-	leader    int32              // of the source, for AddFetcher
-	cancel    context.CancelFunc // of the wait that runs beside, nil if none
-	waitToken partition.Token
+	effects []partition.Effect
+	leader  int32              // of the source, for AddFetcher
+	cancel  context.CancelFunc // of the wait that runs beside, nil if none
 
 	seenMu   sync.Mutex
 	owner    Ownership            // as the log said last
@@ -428,12 +427,6 @@ func (r *runner) tell(ev partition.Event) {
 		r.seenMu.Unlock()
 	}
 	r.send(ev)
-}
-
-func (r *runner) sourceLeader() int32 {
-	r.seenMu.Lock()
-	defer r.seenMu.Unlock()
-	return r.seen.LeaderID
 }
 
 // status merges what the core knows with what the shell knows.
