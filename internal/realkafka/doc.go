@@ -11,5 +11,6 @@
 //
 // # Clusters
 //
-// Tests that leave the brokers alone share kafkatest's cluster of the package. Those that pause, stop or kill brokers share a second one and leave it healthy.
+// Tests that leave the brokers alone share kafkatest's cluster of the package. Those that pause, stop or kill brokers share a second one and leave it healthy. What needs
+// passwords, an authorizer or a proxy shares a third, of one broker.
 package realkafka

@@ -90,10 +90,10 @@ func TestF28RealTopicDeletedAndRecreated(t *testing.T) {
 	second := c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
 	produce(t, client(c), topic, 0, values("of the second topic, which is longer", 20)...)
 	r.untilFailed(topic, fmt.Sprint(statemachine.TopicID(first)), fmt.Sprint(statemachine.TopicID(second)))
-	// It stays so through refreshes, and the copy is what it was.
+	// It stays so through look-ups, and the copy is what it was.
 	failures := len(told[stateChanged](r))
 	refreshes := r.src.Counts().Metadata
-	eventually(t, "three more refreshes", func() (bool, string) {
+	eventually(t, "three more look-ups", func() (bool, string) {
 		n := r.src.Counts().Metadata
 		return n >= refreshes+3, fmt.Sprintf("%d look-ups since", n-refreshes)
 	})
@@ -122,7 +122,7 @@ func TestF31LookUpsDoNotRecreateADeletedTopic(t *testing.T) {
 	copied := r.same(topic, 0, 10)
 	deleteTopic(t, c, topic)
 	before := r.src.Counts().Metadata
-	eventually(t, "ten refreshes", func() (bool, string) {
+	eventually(t, "ten look-ups", func() (bool, string) {
 		n := r.src.Counts().Metadata
 		return n >= before+10, fmt.Sprintf("%d look-ups since", n-before)
 	})

@@ -94,11 +94,19 @@ func TestTLSWherePlaintextIsExpected(t *testing.T) {
 	}
 }
 
-// secured is one broker with passwords, an authorizer and a proxy in front.
+var keptSecured *kafkatest.Cluster
+
+// secured is the cluster of tests that need security or a proxy: one broker with passwords, an authorizer and a proxy in front.
 func secured(t *testing.T) *kafkatest.Cluster {
-	return kafkatest.Start(t, kafkatest.Options{
-		Client: kafkatest.Security{SASL: "PLAIN", Users: map[string]string{"mirror": "right"}}, Authorizer: true, Proxied: true,
-	})
+	t.Helper()
+	kafkatest.Require(t)
+	lender.T = t
+	if keptSecured == nil {
+		keptSecured = kafkatest.Start(&lender, kafkatest.Options{
+			Client: kafkatest.Security{SASL: "PLAIN", Users: map[string]string{"mirror": "right"}}, Authorizer: true, Proxied: true,
+		})
+	}
+	return keptSecured
 }
 
 func as(password string) func(*setup) {
@@ -107,30 +115,24 @@ func as(password string) func(*setup) {
 	}
 }
 
-// One cluster for all that needs security or a proxy.
-func TestSecuredCluster(t *testing.T) {
-	c := secured(t)
-	t.Run("F77WrongPassword", func(t *testing.T) {
-		r := open(t, c, as("wrong"))
-		r.start("f77-password")
-		e := r.untilCode(mirror.SourceAuthentication)
-		t.Log(e)
-		// One clear state, not a storm: failed connections are bounded by the back-off.
-		before := r.src.Counts().Connects
-		began := time.Now()
-		eventually(t, "two more attempts", func() (bool, string) {
-			n := r.src.Counts().Connects - before
-			return n >= 2, fmt.Sprintf("%d connections since", n)
-		})
-		if rate := float64(r.src.Counts().Connects-before) / time.Since(began).Seconds(); rate > 50 {
-			t.Errorf("%.0f connections a second", rate)
-		}
+func TestF77WrongPassword(t *testing.T) {
+	r := open(t, secured(t), as("wrong"))
+	r.start("f77-password")
+	r.untilCode(mirror.SourceAuthentication)
+	// One clear state, not a storm: failed connections are bounded by the back-off.
+	before := r.src.Counts().Connects
+	began := time.Now()
+	eventually(t, "two more attempts", func() (bool, string) {
+		n := r.src.Counts().Connects - before
+		return n >= 2, fmt.Sprintf("%d connections since", n)
 	})
-	t.Run("F73DeniedTopicAndBack", func(t *testing.T) { denied(t, c) })
-	t.Run("F72BlackHole", func(t *testing.T) { blackHole(t, c) })
+	if rate := float64(r.src.Counts().Connects-before) / time.Since(began).Seconds(); rate > 50 {
+		t.Errorf("%.0f connections a second", rate)
+	}
 }
 
-func denied(t *testing.T, c *kafkatest.Cluster) {
+func TestF73DeniedTopicAndBack(t *testing.T) {
+	c := secured(t)
 	topic := "f73-denied"
 	c.CreateTopic(kafkatest.Topic{Name: topic})
 	cl := client(c) // the user admin
@@ -191,7 +193,8 @@ func ours() string {
 	return strings.Join(some, "\n\n")
 }
 
-func blackHole(t *testing.T, c *kafkatest.Cluster) {
+func TestF72BlackHoleBeforeARealBroker(t *testing.T) {
+	c := secured(t)
 	topic := "f72-black-hole"
 	c.CreateTopic(kafkatest.Topic{Name: topic})
 	c.Allow("User:mirror", []string{topic}, kadm.OpRead)
