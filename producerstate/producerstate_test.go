@@ -432,6 +432,18 @@ func TestTruncationAfterRaiseStartForgetsTheSame(t *testing.T) {
 	}
 }
 
+func TestTruncationNeverGoesBelowTheStart(t *testing.T) {
+	m := observed(t, history{{kind: data, base: 0, last: 0, id: 1}})
+	m.keepPoint()
+	if err := m.Observe(history{{kind: data, base: 1, last: 1, id: 2}, {kind: data, base: 2, last: 2, id: 3}}.bytes()); err != nil {
+		t.Fatal(err)
+	}
+	m.RaiseStart(2)
+	if at := m.TruncateTo(2); at != 2 || m.Next() != 2 {
+		t.Errorf("at %d, the log starts at 2", at)
+	}
+}
+
 // A log can start inside a batch (F-07): its first batch begins below the start and is observed all the same.
 func TestF07StartInsideABatch(t *testing.T) {
 	m := New()

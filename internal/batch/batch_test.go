@@ -476,6 +476,7 @@ func TestReadControl(t *testing.T) {
 		"negative version": control([]byte{0xff, 0xff, 0, 0}, nil),
 		"compressed":       edit(control([]byte{0, 0, 0, 0}, nil), setAttributes(0x31)),
 		"emptied":          edit(AppendData(nil, DataSpec{BaseOffset: 8, ProducerID: 7}), setAttributes(0x30)),
+		"record too long":  edit(control([]byte{0, 0, 0, 0}, nil), func(b []byte) { b[HeaderSize] = 0x7e }),
 		"key too long":     edit(control([]byte{0, 0, 0, 0}, nil), func(b []byte) { b[HeaderSize+4] = 0x7e }),
 		"value too long":   edit(control([]byte{0, 0, 0, 0}, []byte{0, 0}), func(b []byte) { b[HeaderSize+9] = 0x7e }),
 	} {
