@@ -147,10 +147,42 @@ type deskItem struct {
 	r                *runner
 	token            partition.Token
 	prepare, refresh bool
+	tries            int // that met an election
 }
 
 func (d *desk) add(r *runner, token partition.Token, prepare, refresh bool) {
-	d.q.add(deskItem{r, token, prepare, refresh})
+	d.q.add(deskItem{r: r, token: token, prepare: prepare, refresh: refresh})
+}
+
+// maxElectionTries is how often a look-up that meets an election is repeated before the partition is FAILED over it: about fifteen seconds at the default
+// FetchBackoff. An election is nothing to wake a person for.
+const maxElectionTries = 5
+
+// electing says that an answer is only what a partition says while it has no settled leader.
+func electing(v SourceView, err error) bool {
+	if err == nil {
+		return v.LeaderID < 0
+	}
+	var s *SourceError
+	if !errors.As(err, &s) {
+		return false
+	}
+	switch s.Code {
+	case SourceNotLeader, SourceOffsetsNotReady, SourceFencedEpoch, SourceUnknownEpoch:
+		return true
+	}
+	return false
+}
+
+// again asks once more after a pause.
+func (d *desk) again(it deskItem) {
+	pause := d.m.cfg.FetchBackoff << min(it.tries, 2)
+	it.tries++
+	d.m.spawn(func() {
+		if d.m.pause(d.m.ctx, pause) {
+			d.q.add(it)
+		}
+	})
 }
 
 func (d *desk) run() {
@@ -229,6 +261,10 @@ func (d *desk) answer(items []deskItem) {
 				v.LME, v.LMO = e.Epoch, e.Offset
 			}
 			v.Refused = refused[it.r.tp]
+		}
+		if electing(v, err) && it.tries < maxElectionTries {
+			d.again(it)
+			continue
 		}
 		it.r.tell(partition.Event{Kind: partition.SourceSeen, Token: it.token, Source: v, Err: err})
 	}

@@ -320,6 +320,9 @@ func (r *runner) askEpoch(token partition.Token, epoch int32) {
 			var a EpochEnd
 			a, ev.Err = r.m.desk.askEpoch(ctx, epochQuestion{r.tp, leaderEpoch, epoch})
 			r.m.asks.release()
+			for try := 0; electing(SourceView{}, ev.Err) && try < maxElectionTries && r.m.pause(ctx, r.m.cfg.FetchBackoff<<min(try, 2)); try++ {
+				a, ev.Err = r.m.desk.askEpoch(ctx, epochQuestion{r.tp, leaderEpoch, epoch})
+			}
 			if ev.Err == nil {
 				ev.AnswerEpoch, ev.AnswerEnd = a.Epoch, a.End
 			}

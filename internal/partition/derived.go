@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/logtrunc"
@@ -13,11 +14,12 @@ import (
 type derived struct {
 	epochs    *logtrunc.Cache
 	producers *producerstate.Manager
-	upTo      int64 // the log below it has been observed
-	recordsAt int64 // where the first batch observed begins, not below the log start
-	recordsTo int64 // the end of the last batch observed, at or below the log start: there is none
-	resetAt   int64 // offset of the last MIRROR_PID_RESET observed, −1 if none
-	dirty     bool  // the log may differ from what was observed: ask for its end before relying on anything
+	upTo      int64     // the log below it has been observed
+	recordsAt int64     // where the first batch observed begins, not below the log start
+	recordsTo int64     // the end of the last batch observed, at or below the log start: there is none
+	resetAt   int64     // offset of the last MIRROR_PID_RESET observed, −1 if none
+	expired   time.Time // when producers were last forgotten for their age
+	dirty     bool      // the log may differ from what was observed: ask for its end before relying on anything
 
 	rebuilding bool
 	syncThen   func(*Core)

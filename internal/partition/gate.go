@@ -135,6 +135,9 @@ func unreadable(err error, next int64) verdict {
 	return verdict{kind: failed, message: fmt.Sprintf("unreadable batch at %d: %v", next, err)}
 }
 
+// producerExpiry is Kafka's producer.id.expiration.ms: how long a producer without an open transaction is remembered.
+const producerExpiry = 24 * time.Hour
+
 // appended takes the log's answer to Append.
 func (c *Core) appended(e *Event) {
 	if e.Err != nil {
@@ -146,6 +149,10 @@ func (c *Core) appended(e *Event) {
 		return
 	}
 	c.refetches, c.empties = 0, 0
+	if c.now.Sub(c.expired) > producerExpiry/24 {
+		c.expired = c.now
+		c.producers.Expire(c.now.Add(-producerExpiry).UnixMilli())
+	}
 	c.caughtUpNow()
 	c.processed()
 }
