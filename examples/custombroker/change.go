@@ -1,12 +1,42 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 )
 
 func dataName(n int) string { return fmt.Sprintf("data-%d", n) }
+
+// lock takes the writer's token.
+func (l *Log) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case l.writing <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if l.closed {
+		l.unlock()
+		return fmt.Errorf("the log was closed: %w", fs.ErrClosed)
+	}
+	return nil
+}
+
+func (l *Log) unlock() { <-l.writing }
+
+// show changes what readers see, and wakes who waits for it.
+func (l *Log) show(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+	close(l.moved)
+	l.moved = make(chan struct{})
+}
 
 // settle brings the disk in line with memory after a failure, or after a cut in memory.
 func (l *Log) settle() error {

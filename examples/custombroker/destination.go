@@ -22,6 +22,9 @@ import (
 //	topics/orders/topic.json    id, number of partitions, settings: the topic exists once this file does
 //	topics/orders/0/            the log of partition 0
 type Destination struct {
+	// OnCut, if set before the first log is opened, is told of bytes that recovery dropped behind a log's last whole batch.
+	OnCut func(tp mirror.TopicPartition, bytes int64)
+
 	path string
 	root directory
 	id   string
@@ -192,10 +195,14 @@ func (d *Destination) open(tp mirror.TopicPartition) (*Log, error) {
 		return nil, fmt.Errorf("%w: %q has partitions 0–%d, not %d", mirror.ErrUnknownTopic, tp.Topic, t.Partitions-1, tp.Partition)
 	}
 	l, err := OpenLog(filepath.Join(d.topicPath(tp.Topic), strconv.Itoa(int(tp.Partition))))
-	if err == nil {
-		d.logs[tp] = l
+	if err != nil {
+		return nil, err
 	}
-	return l, err
+	d.logs[tp] = l
+	if l.Cut > 0 && d.OnCut != nil {
+		d.OnCut(tp, l.Cut)
+	}
+	return l, nil
 }
 
 // RaiseLeaderEpochs raises one after the other: here a raise is one small file.

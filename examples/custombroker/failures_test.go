@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
@@ -200,21 +201,44 @@ func secondAfterFailure(t *testing.T, first operation, at int, second operation,
 // made that safe first.
 func TestWhatARestartShowsSurvivesAPowerCut(t *testing.T) {
 	for _, o := range operations {
-		for at := 1; ; at++ {
-			dir := &logtest.FaultyDir{}
-			l := prepare(t, dir)
-			failed, _ := failing(dir, at, func() error { return o.do(t.Context(), l) })
-			now := observe(t, recovered(t, dir))
-			for seed := range uint64(10) {
-				dir.Restart(rand.New(rand.NewPCG(seed, 7)))
+		for seed := range uint64(10) {
+			for at, failed := 1, true; failed; at++ {
+				dir := &logtest.FaultyDir{}
+				l := prepare(t, dir)
+				failed, _ = failing(dir, at, func() error { return o.do(t.Context(), l) })
+				now := observe(t, recovered(t, dir))
+				dir.Restart(rand.New(rand.NewPCG(seed, uint64(at))))
 				if later := observe(t, recovered(t, dir)); later != now {
 					t.Fatalf("died at file operation %d of %v, opened again: %s\nthen a power cut: %s", at, o, now, later)
 				}
 			}
-			if !failed {
-				break
-			}
 		}
+	}
+}
+
+// TestANameIsSafeBeforeMetaNamesIt: a file system may keep a rename and lose a file that was made before it, which FaultyDir does not do. So between the two there is a Sync.
+func TestANameIsSafeBeforeMetaNamesIt(t *testing.T) {
+	var made, named, wrong bool // a data file was made, meta is written without the directory having been synced since
+	dir := &logtest.FaultyDir{Fault: func(op logtest.FileOperation) error {
+		switch {
+		case op.Name == "openfile" && strings.HasPrefix(op.File, "data-"):
+			made = true
+		case op.Name == "syncdir":
+			made = false
+		case op.Name == "rename":
+			named, wrong = true, wrong || made
+		}
+		return nil
+	}}
+	l, err := openLog(faulty{dir})
+	if err == nil {
+		err = l.ResetTo(t.Context(), 5)
+	}
+	if err != nil || !named {
+		t.Fatalf("error %v, meta written: %t", err, named)
+	}
+	if wrong {
+		t.Error("meta was put in place before the name of the data file was safe")
 	}
 }
 
@@ -241,7 +265,7 @@ func TestOffsetsAreFoundInALongLog(t *testing.T) {
 	const n, step = 200, 10
 	of := func(i int, seed int64) []byte {
 		return batch.AppendData(nil, batch.DataSpec{BaseOffset: int64(i) * step, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, LastOffsetDelta: step - 1,
-			Records: []batch.Record{{Value: bytes.Repeat([]byte{byte(i), byte(seed)}, 10<<10)}}})
+			Records: []batch.Record{{Value: bytes.Repeat([]byte{byte(i), byte(seed)}, 10<<10+int(seed)*1000)}}})
 	}
 	l, path := newLog(t)
 	first, log := 0, [][]byte{}
@@ -279,7 +303,7 @@ func TestOffsetsAreFoundInALongLog(t *testing.T) {
 	}
 	first, log = 120, log[120:]
 	check("start raised")
-	if use := diskUse(t, path); use > 90*(20<<10) {
+	if use := diskUse(t, path); use > 110*(20<<10) {
 		t.Errorf("%d bytes on disk: the bytes in front of the start were not given back", use)
 	}
 	l = reopen(t, l, path)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"sync"
 
 	"github.com/clustermirror/clustermirror/mirror"
@@ -57,34 +56,6 @@ type meta struct {
 
 // maxBatch is the largest batch taken, in bytes. It bounds what recovery and Read hold in memory.
 const maxBatch = 64 << 20
-
-// lock takes the writer's token.
-func (l *Log) lock(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case l.writing <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if l.closed {
-		l.unlock()
-		return fmt.Errorf("the log was closed: %w", fs.ErrClosed)
-	}
-	return nil
-}
-
-func (l *Log) unlock() { <-l.writing }
-
-// show changes what readers see, and wakes who waits for it.
-func (l *Log) show(change func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	change()
-	close(l.moved)
-	l.moved = make(chan struct{})
-}
 
 // Start, End, Replicated and LeaderEpoch: see mirror.Log.
 func (l *Log) Start() int64 { return l.look().Start }
@@ -239,7 +210,7 @@ func (l *Log) RaiseStart(ctx context.Context, start int64) error {
 	defer l.unlock()
 	start = min(start, l.end)
 	if start <= l.meta.Start {
-		return l.settle()
+		return nil
 	}
 	place, _, _, err := l.find(start)
 	if err != nil {

@@ -9,7 +9,7 @@
 //	recovery.go     how it opens
 //	broker.go       what the broker's own clients call
 //	destination.go  the cluster in a folder: a mirror.Destination
-//	statestore.go   where the mirror keeps its states: a statemachine.StateStore
+//	statestore.go   where the mirror keeps its states: a statemachine.StateStore; session.go is who writes there
 //	directory.go    the few things that are needed of a file system
 package main
 
@@ -54,11 +54,9 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// run mirrors until ctx ends, and prints events and status lines.
+// run mirrors until ctx ends, and prints events and status lines. out is written to by several goroutines, one line at a time.
 func run(ctx context.Context, out io.Writer, dir string, source, topics []string, every time.Duration) error {
-	r, err := start(ctx, dir, source, topics, func(c *mirror.Config) {
-		c.OnEvent = func(e mirror.Event) { fmt.Fprintln(out, e) }
-	})
+	r, err := start(ctx, out, dir, source, topics, nil)
 	if err != nil {
 		return err
 	}
@@ -87,9 +85,9 @@ type running struct {
 	mirror      *mirror.Mirror
 }
 
-// start opens the folder and mirrors the topics into it. adjust may change the mirror's configuration.
-func start(ctx context.Context, dir string, source, topics []string, adjust func(*mirror.Config)) (r *running, err error) {
-	r = &running{}
+// start opens the folder and mirrors the topics into it. adjust, if there is one, may change the mirror's configuration.
+func start(ctx context.Context, out io.Writer, dir string, source, topics []string, adjust func(*mirror.Config)) (_ *running, err error) {
+	r := &running{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -99,6 +97,9 @@ func start(ctx context.Context, dir string, source, topics []string, adjust func
 	if r.destination, err = OpenDestination(dir); err != nil {
 		return nil, err
 	}
+	r.destination.OnCut = func(tp mirror.TopicPartition, bytes int64) {
+		fmt.Fprintf(out, "%s-%d: a process died while it wrote; the %d bytes behind the last whole batch were cut\n", tp.Topic, tp.Partition, bytes)
+	}
 	if r.store, err = OpenStateStore(filepath.Join(dir, "states")); err != nil {
 		return nil, err
 	}
@@ -107,13 +108,17 @@ func start(ctx context.Context, dir string, source, topics []string, adjust func
 	}
 	config := mirror.Config{
 		Name: "files", Source: r.source, Destination: r.destination, Store: r.store,
-		Sink: mirror.Discard, // what a truncation drops is gone: a real broker keeps it somewhere
+		Sink:    mirror.Discard, // what a truncation drops is gone: a real broker keeps it somewhere
+		OnEvent: func(e mirror.Event) { fmt.Fprintln(out, e) },
 	}
-	adjust(&config)
+	if adjust != nil {
+		adjust(&config)
+	}
 	if r.mirror, err = mirror.Open(ctx, config); err != nil {
 		return nil, err
 	}
-	// What is wanted is kept in memory here, so it is said again at each start. The states are in the store, so nothing begins anew.
+	// What is wanted is kept in memory here, so it is said again at each start. The states are in the store, so nothing begins anew. A broker that fails over gives the
+	// mirror a Control that survives: a topic that was stopped must not be started again by a restart.
 	if _, err = r.mirror.Admin().Start(ctx, topics, mirror.StartOptions{}); err != nil {
 		return nil, err
 	}
