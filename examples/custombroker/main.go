@@ -10,6 +10,7 @@
 //	broker.go       what the broker's own clients call
 //	destination.go  the cluster in a folder: a mirror.Destination
 //	statestore.go   where the mirror keeps its states: a statemachine.StateStore; session.go is who writes there
+//	index.go        where Read begins to look for an offset
 //	directory.go    the few things that are needed of a file system
 package main
 
