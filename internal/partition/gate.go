@@ -17,6 +17,7 @@ const (
 	refetch                  // a bad checksum: damage in transit heals
 	failed                   // message, nonRetryable
 	refreshEpoch             // a batch of an epoch above the one asked under: the metadata is old (F-38)
+	aboveEnd                 // a batch beyond the source's end: once it may be a broker that was quick, then it is damage
 	fenceFirst               // a batch of an epoch above the destination's
 )
 
@@ -40,6 +41,9 @@ func (c *Core) fetched(e *Event) {
 		return
 	}
 	c.denied = false
+	if impossibleEnds(f.LogStart, f.HighWatermark) {
+		f.LogStart = -1 // nothing is concluded from it; the records speak for themselves
+	}
 	c.learnEnds(f.LogStart, f.HighWatermark)
 	if f.LogStart > c.position() {
 		c.again(fmt.Sprintf("the source's log starts at %d, above our offset %d, and answers the fetch all the same", f.LogStart, c.position()))
@@ -102,6 +106,17 @@ func (c *Core) gate(f *Fetch) ([]byte, verdict) {
 		if c.cfg.MaxBatch > 0 && size > int(c.cfg.MaxBatch) {
 			return b[begin:end:end], c.tooLarge(h.BaseOffset, int64(size))
 		}
+		if h.LastOffset() > maxOffset {
+			return b[begin:end:end], verdict{kind: failed, message: fmt.Sprintf("batch at %d ends at %d: behind it there is no offset left for the markers that end a mirror; look at the partition at the source", h.BaseOffset, h.LastOffset())}
+		}
+		if f.HighWatermark >= 0 && h.LastOffset() >= f.HighWatermark {
+			// The checksum does not cover the base offset. A consumer's fetch ends at the high watermark, but a broker may raise it between noting it and reading; the
+			// next reply shows which it was.
+			if begin < end {
+				return b[begin:end:end], verdict{}
+			}
+			return nil, verdict{kind: aboveEnd, message: fmt.Sprintf("batch at %d lies at or above the source's own high watermark %d", h.BaseOffset, f.HighWatermark)}
+		}
 		if f.LeaderEpoch >= 0 && h.LeaderEpoch > f.LeaderEpoch {
 			return b[begin:end:end], verdict{kind: refreshEpoch, epoch: h.LeaderEpoch}
 		}
@@ -115,6 +130,12 @@ func (c *Core) gate(f *Fetch) ([]byte, verdict) {
 	return b[begin:end:end], verdict{}
 }
 
+// maxOffset leaves room for the batches that end a mirror.
+const maxOffset = 1<<63 - 1 - 1<<32
+
+// impossibleEnds says that a log start and a high watermark cannot be a log's: nothing may be concluded from either.
+func impossibleEnds(start, end int64) bool { return start >= 0 && end >= 0 && start > end }
+
 func (c *Core) tooLarge(offset, size int64) verdict {
 	return verdict{kind: failed, message: fmt.Sprintf("batch at %d is %d bytes, limit %d; raise the destination's max.message.bytes for %s, it goes on from %d by itself", offset, size, c.cfg.MaxBatch, c.cfg.Topic, offset)}
 }
@@ -123,7 +144,7 @@ func (c *Core) tooLarge(offset, size int64) verdict {
 func unreadable(err error, next int64) verdict {
 	var format *batch.FormatError
 	if errors.As(err, &format) {
-		return verdict{kind: failed, nonRetryable: true, message: fmt.Sprintf("message format v%d at %d: only v2 batches can be mirrored; let the source rewrite the topic, or start after these records", format.Magic, format.Offset)}
+		return verdict{kind: refetch, nonRetryable: true, message: fmt.Sprintf("message format v%d at %d: only v2 batches can be mirrored; let the source rewrite the topic, or start after these records", format.Magic, format.Offset)}
 	}
 	var corrupt *batch.CorruptError
 	if errors.As(err, &corrupt) {
@@ -148,7 +169,7 @@ func (c *Core) appended(e *Event) {
 		c.fail(fmt.Sprintf("destination diverged at %d: its log ends at %d after an append that was to end there; the logs are compared again", c.upTo, c.log.End), false)
 		return
 	}
-	c.refetches, c.empties = 0, 0
+	c.refetches, c.empties, c.above = 0, 0, false
 	if c.now.Sub(c.expired) > producerExpiry/24 {
 		c.expired = c.now
 		c.producers.Expire(c.now.Add(-producerExpiry).UnixMilli())
@@ -183,7 +204,7 @@ func (c *Core) nothingWhole(f *Fetch) {
 
 // processed goes on after a reply. The first one clears what failed before.
 func (c *Core) processed() {
-	failing := c.verdict.kind == failed || c.verdict.kind == refetch
+	failing := c.verdict.kind == failed || c.verdict.kind == refetch || c.verdict.kind == aboveEnd
 	if !failing && (c.rec.RetryAttempt != 0 || c.rec.ErrorMessage != "") {
 		c.persist(statemachine.ClearFailure(c.rec), nil, (*Core).afterReply)
 		return
@@ -200,11 +221,19 @@ func (c *Core) afterReply() {
 		c.mirror()
 		return
 	}
+	if v.kind == aboveEnd {
+		v.kind = refetch
+		if !c.above {
+			c.above = true
+			c.next(0)
+			return
+		}
+	}
 	switch v.kind {
 	case refetch:
 		c.refetches++
 		if c.refetches > c.cfg.Refetches {
-			c.fail(fmt.Sprintf("%s, %d times in a row; nothing from there on is copied. Look at the partition's log at the source", v.message, c.refetches), false)
+			c.fail(fmt.Sprintf("%s, %d times in a row; nothing from there on is copied. Look at the partition's log at the source", v.message, c.refetches), v.nonRetryable)
 			return
 		}
 		c.note(Note{Kind: Refetched, Message: v.message, Attempt: int16(c.refetches), Offset: c.position()})

@@ -11,14 +11,16 @@ import (
 type mirroring struct {
 	fetching   bool // the shell has a fetcher for us
 	askedUnder int32
-	tries      int // of the entry, without a good reply in between
-	fetchTries int // of one fetch
-	refetches  int // of a batch with a bad checksum
-	empties    int // replies in a row without a whole batch although there should be one
+	tries      int  // of the entry, without a good reply in between
+	fetchTries int  // of one fetch
+	refetches  int  // of a batch with a bad checksum
+	above      bool // the last reply began with a batch beyond the source\'s end
+	empties    int  // replies in a row without a whole batch although there should be one
 	emptyWait  time.Duration
 	verdict    verdict
 	fenceEpoch int32 // EPOCH_FENCING: the batch epoch that the destination's has to reach
 
+	looks       int  // at ends of the source that had to be seen twice, since the last fetcher
 	seenTwice   bool // the loss was seen once; the second look decides
 	holeTo      int64
 	lostFrom    int64
@@ -288,11 +290,19 @@ func (c *Core) lookTwice() bool {
 		return false
 	}
 	c.seenTwice = true
-	c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
-		if c.accept(e) {
-			c.follow()
-		}
-	})
+	look := func(c *Core, _ *Event) {
+		c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
+			if c.accept(e) {
+				c.follow()
+			}
+		})
+	}
+	c.looks++
+	if c.looks == 1 {
+		look(c, nil)
+	} else {
+		c.wait(c.backoff(c.looks-1), look) // the source's ends do not come to rest
+	}
 	return true
 }
 
@@ -319,7 +329,7 @@ func (c *Core) raiseToSource() {
 func (c *Core) addFetcher() {
 	c.useConsents()
 	c.fetching, c.waiting = true, ""
-	c.refetches, c.fetchTries = 0, 0
+	c.refetches, c.fetchTries, c.looks = 0, 0, 0
 	c.askedUnder = c.src.LeaderEpoch
 	c.ask(Effect{Kind: AddFetcher, Offset: c.position(), Epoch: c.askedUnder, LastEpoch: c.epochs.Latest()}, (*Core).fetchedAnswer)
 }

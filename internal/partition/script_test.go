@@ -333,6 +333,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		}
 		for _, b := range s.batches(t, d) {
 			f.Records = append(f.Records, b.bytes...)
+			if h, _, err := batch.Next(b.bytes); err == nil && args["hw"] == "" {
+				f.HighWatermark = max(f.HighWatermark, h.NextOffset()) // a source that has these batches
+			}
 		}
 		cut := int64(0)
 		num("cut-last", &cut)

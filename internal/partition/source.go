@@ -67,6 +67,10 @@ func (c *Core) accept(e *Event) bool {
 	if !c.identity(v) {
 		return false
 	}
+	if impossibleEnds(v.LogStart, v.HighWatermark) {
+		c.fail(fmt.Sprintf("the source says that its log starts at %d, above its own high watermark %d; nothing is concluded from that, it is asked again", v.LogStart, v.HighWatermark), false)
+		return false
+	}
 	c.learn(v)
 	if v.LeaderID < 0 {
 		c.fail(fmt.Sprintf("the source partition %s-%d has no leader now; bring its brokers back", c.cfg.Topic, c.cfg.Partition), false)
@@ -129,6 +133,9 @@ func (c *Core) learn(v *SourceView) {
 
 // learnEnds takes over ends that were measured now; −1 is not an offset.
 func (c *Core) learnEnds(start, end int64) {
+	if impossibleEnds(start, end) {
+		return
+	}
 	if start >= 0 {
 		c.src.LogStart = start
 	}

@@ -168,12 +168,9 @@ func (c *Core) stopReplicate() {
 func (c *Core) stopRecord() {
 	c.stopStep(statemachine.RecordLME)
 	if c.recorded() {
-		if c.log.End < c.lme.Offset {
-			c.fail(fmt.Sprintf("destination log lost: it ends at %d, but the mirror had ended at %d (last mirror epoch %d). It is not opened. Restore the log, or delete the topic and mirror it again",
-				c.log.End, c.lme.Offset, c.lme.Epoch), true)
-			return
+		if !c.logLost() {
+			c.stopRaise()
 		}
-		c.stopRaise()
 		return
 	}
 	lme := &statemachine.LastMirrorEpoch{
@@ -183,6 +180,16 @@ func (c *Core) stopRecord() {
 		lme.SourceClusterID = c.lme.SourceClusterID
 	}
 	c.persist(c.rec, lme, (*Core).stopRaise)
+}
+
+// logLost fails the partition if its log ends below where the mirror of this episode ended (decision 19): clients would write over offsets that are known to be used.
+func (c *Core) logLost() bool {
+	if !c.recorded() || c.log.End >= c.lme.Offset {
+		return false
+	}
+	c.fail(fmt.Sprintf("destination log lost: it ends at %d, but the mirror had ended at %d (last mirror epoch %d). It is not opened. Restore the log, or delete the topic and mirror it again",
+		c.log.End, c.lme.Offset, c.lme.Epoch), true)
+	return true
 }
 
 func (c *Core) stopRaise() {
@@ -353,6 +360,9 @@ func (c *Core) reopen() {
 		c.log.Owner = e.Log.Owner
 		if c.log.Owner == OwnerOpen {
 			c.opens, c.waiting = 0, ""
+			return
+		}
+		if c.logLost() {
 			return
 		}
 		c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {
