@@ -468,10 +468,17 @@ func (r *runner) standsStill() bool {
 	if st.Record.State != statemachine.Mirroring || st.Want != statemachine.WantMirroring || st.Waiting != "" {
 		return false // what waits says what for, and goes on by itself
 	}
+	after, end := r.m.cfg.WatchdogAfter, r.log.End()
 	r.seenMu.Lock()
-	moved := r.moved
-	r.seenMu.Unlock()
-	return time.Since(moved) > r.m.cfg.WatchdogAfter && r.m.link.stuck(r.tp, r.m.cfg.WatchdogAfter)
+	defer r.seenMu.Unlock()
+	// Answers may come and bring nothing: then it is behind at one and the same end, look after look. (An idle partition has not moved for long either.)
+	if behind := st.Source.HighWatermark > end && !st.NothingLeft; !behind {
+		r.behindSince = time.Time{}
+	} else if r.behindSince.IsZero() || r.behindAt != end {
+		r.behindSince, r.behindAt = time.Now(), end
+	}
+	fruitless := !r.behindSince.IsZero() && time.Since(r.behindSince) > after
+	return fruitless || time.Since(r.moved) > after && r.m.link.stuck(r.tp, after)
 }
 
 // watchdog fails partitions that stand still although the source is ahead (F-74), so that they are tried again and are not shown as mirroring meanwhile.

@@ -253,7 +253,7 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 	}
 	waitErr := m.awaitTopics(ctx, members, func(t *TopicStatus) bool {
 		return len(t.Partitions) > 0 && !slices.ContainsFunc(t.Partitions, func(p PartitionStatus) bool {
-			return !caughtUp(&p) && !(p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable)
+			return !p.Halted && !caughtUp(&p) && !(p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable)
 		})
 	})
 	st := m.Status()
@@ -288,7 +288,7 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 }
 
 func caughtUp(p *PartitionStatus) bool {
-	return p.State == statemachine.Mirroring && p.LagOffsets == 0
+	return !p.Halted && p.State == statemachine.Mirroring && p.LagOffsets == 0
 }
 
 // String is the report for a person.

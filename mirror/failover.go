@@ -155,6 +155,9 @@ func (m *Mirror) withoutLogs(s *Status, topics map[string]bool) []TopicResult {
 
 // stopSettled says that a stop has ended, or that only a person can end it.
 func stopSettled(p *PartitionStatus) bool {
+	if p.Halted {
+		return true
+	}
 	if p.Want != statemachine.WantStopped {
 		return false
 	}

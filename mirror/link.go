@@ -278,7 +278,7 @@ func (b *brokerLink) run() {
 	}()
 	ctx := b.l.m.ctx
 	inSession := map[TopicPartition]bool{}
-	hasty := 0 // replies in a row that came at once and without records
+	hasty := 0 // replies in a row that came at once and without records for anybody
 	for {
 		if ctx.Err() != nil {
 			return
@@ -382,14 +382,12 @@ func (b *brokerLink) run() {
 			continue
 		}
 		b.answered()
-		any := b.dispatch(reply)
-		if carriesRecords(reply) {
-			hasty = 0
-		} else {
+		any, records := b.dispatch(reply)
+		if !carriesRecords(reply) {
 			b.nothingFor()
-			if hasty++; time.Since(began) > b.l.m.fetchWait()/2 {
-				hasty = 0
-			}
+		}
+		if hasty++; records || time.Since(began) > b.l.m.fetchWait()/2 {
+			hasty = 0
 		}
 		if any {
 			b.awaitLaggards(ctx)
@@ -414,7 +412,8 @@ func (b *brokerLink) run() {
 	}
 }
 
-// hastyLimit is how many replies in a row may come at once and without records before the next fetch waits: some are normal, when partitions come in or ends move.
+// hastyLimit is how many replies in a row may come at once and without records for anybody before the next fetch waits: some are normal, when partitions come in or
+// ends move.
 const hastyLimit = 10
 
 func carriesRecords(reply []FetchedPartition) bool {
@@ -538,9 +537,9 @@ func (b *brokerLink) answered() {
 	}
 }
 
-// dispatch hands each partition of a reply to its runner; false: nobody wanted any.
-func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
-	any, full := false, 0
+// dispatch hands each partition of a reply to its runner. any: somebody wanted one; records: one with records.
+func (b *brokerLink) dispatch(reply []FetchedPartition) (any, records bool) {
+	full := 0
 	h := &hold{}
 	for i := range reply {
 		if n := len(reply[i].Records); n > 0 {
@@ -583,7 +582,7 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
 		}
 		token := w.token
 		b.l.mu.Unlock()
-		any = true
+		any, records = true, records || len(p.Records) > 0
 		if p.CurrentLeader != nil {
 			f.LeaderID, f.CurrentEpoch = p.CurrentLeader.Leader, p.CurrentLeader.LeaderEpoch
 		}
@@ -595,7 +594,7 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) bool {
 		}
 		w.r.send(partition.Event{Kind: partition.Fetched, Token: token, Fetch: f})
 	}
-	return any
+	return any, records
 }
 
 // awaitRoom keeps memory bounded whatever the number of slow logs: a fetcher holds at most one reply's limit of bytes that are still worked on, besides the reply

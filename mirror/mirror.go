@@ -348,7 +348,30 @@ func (m *Mirror) setUp(t *topicRun) error {
 	} else if err != nil {
 		return fmt.Errorf("looking up topic %s at the destination: %w", t.name, err)
 	}
+	if want != statemachine.WantStopped {
+		if err := m.elsewhere(ctx, have); err != nil {
+			return err
+		}
+	}
 	return m.startPartitions(ctx, t, have)
+}
+
+// elsewhere refuses a topic that another mirror has in the same store and has not stopped: two sources would fill one log. The desired state says so first, where both
+// mirrors share it; the states know it also where they do not.
+func (m *Mirror) elsewhere(ctx context.Context, topic Topic) error {
+	var found error
+	err := m.session.Load(ctx, func(e statemachine.Entry) error {
+		s := e.State.State
+		if e.Key.TopicID == topic.ID && e.Key.Mirror != m.cfg.Name && s != statemachine.Stopped && s != statemachine.Unknown {
+			found = &Error{Code: TopicAlreadyInClusterMirror, Mirror: m.cfg.Name, Topic: topic.Name, Partition: -1,
+				Message: fmt.Sprintf("mirror %q has partition %d of it, %s; stop the topic there first", e.Key.Mirror, e.Key.Partition, s)}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("looking for another mirror of topic %s in the state store: %w", topic.Name, err)
+	}
+	return found
 }
 
 // startPartitions makes runners for the partitions that have none.
@@ -496,12 +519,14 @@ func (m *Mirror) consentUsed(tp TopicPartition) {
 	})
 }
 
-// halted: the state store or the log says that somebody else has this partition.
+// halted: the state store or the log says that somebody else has this partition, or the whole owner's name.
 func (m *Mirror) halted(r *runner) {
-	m.mu.Lock()
-	m.fenced = fmt.Errorf("%s-%d: %w", r.tp.Topic, r.tp.Partition, ErrFenced)
-	err := m.fenced
-	m.mu.Unlock()
+	err := r.halt()
+	if errors.Is(err, statemachine.ErrFenced) {
+		m.mu.Lock()
+		m.fenced = err
+		m.mu.Unlock()
+	}
 	r.close()
 	m.emit(Fenced{EventMeta: m.meta(r.tp), Err: err})
 	m.stateChanged()

@@ -3,6 +3,8 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/partition"
@@ -13,6 +15,32 @@ import (
 type persister struct {
 	m *Mirror
 	q gathering[persistItem]
+
+	mu      sync.Mutex
+	err     error            // of the last try of the write under way
+	waiting map[*runner]bool // whose records are in it
+}
+
+// stuck is why a partition's state is not written yet, nil if nothing stands in the way.
+func (p *persister) stuck(r *runner) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.waiting[r] {
+		return nil
+	}
+	return p.err
+}
+
+func (p *persister) note(items []persistItem, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err, p.waiting = err, nil
+	if err != nil {
+		p.waiting = make(map[*runner]bool, len(items))
+		for _, it := range items {
+			p.waiting[it.r] = true
+		}
+	}
 }
 
 type persistItem struct {
@@ -47,6 +75,10 @@ func (p *persister) write(items []persistItem) {
 		ctx, stop := context.WithTimeout(p.m.ctx, p.m.cfg.CallBound)
 		results, err := p.m.session.Write(ctx, writes)
 		stop()
+		if err == nil && len(results) < len(writes) {
+			err = fmt.Errorf("the state store answered %d of %d writes", len(results), len(writes))
+		}
+		p.note(items, err)
 		switch {
 		case err == nil:
 			if attempt > 0 {
@@ -68,14 +100,15 @@ func (p *persister) write(items []persistItem) {
 		if attempt == 0 {
 			p.m.emit(StoreTrouble{EventMeta: p.m.meta(TopicPartition{Partition: Unknown}), Err: err})
 		}
-		select {
-		case <-p.m.ctx.Done():
+		if !p.m.pause(p.m.ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
-		wait = min(2*wait, 10*time.Second)
+		wait = min(2*wait, maxStoreWait)
 	}
 }
+
+// maxStoreWait is the longest pause between two tries of the state store.
+const maxStoreWait = 10 * time.Second
 
 // adopted is the tombstones of partitions that were stopped in another mirror and are now taken over: they go with this mirror's first write, and the last mirror
 // epochs stay (spec decision 21).
@@ -106,25 +139,32 @@ func (p *persister) settle(items []persistItem, results []statemachine.WriteResu
 	if len(doubtful) == 0 {
 		return
 	}
-	ctx, stop := context.WithTimeout(p.m.ctx, p.m.cfg.CallBound)
-	defer stop()
-	// An error leaves the refusals as they are: the partitions stop, which is safe.
-	_ = p.m.session.Load(ctx, func(e statemachine.Entry) error {
-		i, ok := doubtful[e.Key]
-		if !ok {
+	// Read until the store answers, as it was written to until it answered: a guess would either stop a good partition or go on with a lost one.
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, maxStoreWait) {
+		ctx, stop := context.WithTimeout(p.m.ctx, p.m.cfg.CallBound)
+		err := p.m.session.Load(ctx, func(e statemachine.Entry) error {
+			if i, ok := doubtful[e.Key]; ok && wrote(items[i].e, e) {
+				results[i] = statemachine.WriteResult{StateEpoch: e.State.StateEpoch}
+			}
 			return nil
+		})
+		stop()
+		if err == nil || errors.Is(err, statemachine.ErrFenced) || !p.m.pause(p.m.ctx, wait) {
+			return
 		}
-		want := items[i].e
-		got := e.State
-		epoch := got.StateEpoch
-		got.StateEpoch = want.Record.StateEpoch
-		if got == want.Record && (want.LME == nil || e.LME != nil && *e.LME == *want.LME) {
-			results[i] = statemachine.WriteResult{StateEpoch: epoch}
-		}
-		return nil
-	})
+	}
+}
+
+// wrote says whether an entry is what an effect wanted written. The store counts state epochs and keeps the highest leader epoch by itself.
+func wrote(e partition.Effect, got statemachine.Entry) bool {
+	state := got.State
+	state.StateEpoch, state.LeaderEpoch = e.Record.StateEpoch, e.Record.LeaderEpoch
+	return state == e.Record && (e.LME == nil || got.LME != nil && *got.LME == *e.LME)
 }
 
 func (p *persister) answer(it persistItem, res statemachine.WriteResult) {
+	if res.Err != nil {
+		it.r.refused(res.Err)
+	}
 	it.r.send(partition.Event{Kind: partition.Persisted, Token: it.e.Token, StateEpoch: res.StateEpoch, Err: res.Err})
 }

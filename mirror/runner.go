@@ -34,14 +34,18 @@ type runner struct {
 	leader  int32              // of the source, for AddFetcher
 	cancel  context.CancelFunc // of the wait that runs beside, nil if none
 
-	seenMu   sync.Mutex
-	owner    Ownership            // as the log said last
-	dropped  partition.Truncation // last one that was carried out
-	seen     SourceView           // what the shell last told the core about the source
-	retry    *time.Timer
-	retryAt  time.Time
-	moved    time.Time // when End last moved or fetching began, for the watchdog
-	movedEnd int64
+	seenMu      sync.Mutex
+	owner       Ownership // as the log said last
+	behindSince time.Time // since when the watchdog sees it behind at behindAt
+	behindAt    int64
+	refusal     error                // of the last state write that was refused
+	halted      bool                 // nothing is served here any more
+	dropped     partition.Truncation // last one that was carried out
+	seen        SourceView           // what the shell last told the core about the source
+	retry       *time.Timer
+	retryAt     time.Time
+	moved       time.Time // when End last moved or fetching began, for the watchdog
+	movedEnd    int64
 
 	replicated int64     // as noteReplicated saw it last
 	caughtUp   time.Time // the last moment at which the copy held everything then known, as far as the link knows
@@ -288,6 +292,24 @@ func (r *runner) gate(move func(context.Context) error, to Ownership) func(conte
 	}
 }
 
+// refused notes why a state write was refused.
+func (r *runner) refused(err error) {
+	r.seenMu.Lock()
+	r.refusal = err
+	r.seenMu.Unlock()
+}
+
+// halt notes that the partition is not served here any more, and returns why.
+func (r *runner) halt() error {
+	r.seenMu.Lock()
+	defer r.seenMu.Unlock()
+	r.halted = true
+	if r.refusal == nil {
+		r.refusal = ErrFenced
+	}
+	return r.refusal
+}
+
 func (r *runner) setOwner(o Ownership) {
 	r.seenMu.Lock()
 	r.owner = o
@@ -440,6 +462,7 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	healthy, answered := r.m.link.healthy(r.tp)
 	r.seenMu.Lock()
 	next, owner, dropped, inStep := r.retryAt, r.owner, r.dropped, r.caughtUp
+	halted, refusal := r.halted, r.refusal
 	r.seenMu.Unlock()
 
 	s := PartitionStatus{
@@ -456,6 +479,12 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	}
 	if c.Waiting != "" {
 		s.Reason = c.Waiting
+	}
+	if err := r.m.persister.stuck(r); err != nil {
+		s.Reason = fmt.Sprintf("the state store does not take its next state: %v", err)
+	}
+	if halted {
+		s.Halted, s.Reason = true, fmt.Sprintf("not served by this process any more: %v", refusal)
 	}
 	if n := len(c.Epochs); n > 0 {
 		s.LastEpoch = c.Epochs[n-1].Epoch

@@ -22,6 +22,7 @@ type PartitionStatus struct {
 	Reason       string // why FAILED, or why it waits; "" if all is well
 	RetryAttempt int16  // 0: not failed; statemachine.NonRetryable: a person has to act
 	NextRetry    time.Time
+	Halted       bool // this process serves the partition no more: somebody else wrote its state, or has its owner's name
 	Episode      int32
 
 	Start, End, Replicated int64 // of the copy

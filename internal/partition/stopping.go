@@ -283,7 +283,7 @@ func (c *Core) stopMarkers() {
 			return
 		}
 		if e.Err != nil {
-			c.stopFailed(fmt.Sprintf("the replicas do not confirm the markers up to %d", c.log.End), e.Err)
+			c.stopFailed(fmt.Sprintf("the replicas do not confirm the markers up to %d, and the log is not opened before they do; bring the replicas back, or take the ones that are gone out of the in-sync replicas", c.log.End), e.Err)
 			return
 		}
 		c.setLog(e.Log)
