@@ -181,23 +181,14 @@ func (m *Mirror) compareEpochs(ctx context.Context, log Log, p *PartitionStatus,
 
 // readEpochs reads the leader-epoch cache of a log from the headers of its batches.
 func readEpochs(ctx context.Context, log LogReader) (*logtrunc.Cache, error) {
-	epochs := logtrunc.NewCache()
-	for from := log.Start(); from < log.End(); {
-		b, err := log.Read(ctx, from, 4<<20)
-		if err != nil {
-			return nil, fmt.Errorf("reading the log at %d: %w", from, err)
-		}
-		next := from
+	epochs, start := logtrunc.NewCache(), log.Start()
+	err := readLog(ctx, log, start, log.End(), func(b []byte) error {
 		for info := range Batches(b) {
-			epochs.Assign(info.LeaderEpoch, max(info.Base, log.Start()))
-			next = info.Next()
+			epochs.Assign(info.LeaderEpoch, max(info.Base, start))
 		}
-		if next <= from {
-			break
-		}
-		from = next
-	}
-	return epochs, nil
+		return nil
+	})
+	return epochs, err
 }
 
 // FailbackReport is what a failback did. It is plain data.

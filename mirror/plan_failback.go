@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -361,30 +360,13 @@ func (x *FailbackPartition) UnmarshalJSON(b []byte) error {
 func FindDisagreements(ctx context.Context, log LogReader, from, to int64) ([]Disagreement, error) {
 	var found []Disagreement
 	began := map[int64]bool{} // producers whose current transaction began in the range, or whose earlier one has ended
-	for at := max(from, log.Start()); at < min(to, log.End()); {
-		b, err := log.Read(ctx, at, 4<<20)
-		if err != nil {
-			return nil, fmt.Errorf("mirror: reading [%d,%d) for transactions: %w", from, to, err)
-		}
-		next := at
-		for len(b) > 0 {
-			h, n, err := batch.Next(b)
-			if errors.Is(err, batch.ErrCut) {
-				break
-			}
-			if err != nil {
-				return nil, fmt.Errorf("mirror: reading [%d,%d) for transactions: %w", from, to, err)
-			}
-			if h.BaseOffset >= to {
-				return found, nil
-			}
-			one := b[:n]
-			b, next = b[n:], h.NextOffset()
+	err := readLog(ctx, log, from, to, func(batches []byte) error {
+		for h, one := range batch.All(batches) {
 			switch {
 			case h.Control():
 				c, err := batch.ReadControl(one, &h)
 				if err != nil {
-					return nil, fmt.Errorf("mirror: reading [%d,%d) for transactions: %w", from, to, err)
+					return err
 				}
 				if c.Type == batch.ControlCommit && !began[h.ProducerID] {
 					found = append(found, Disagreement{h.ProducerID, h.ProducerEpoch, h.BaseOffset})
@@ -396,10 +378,10 @@ func FindDisagreements(ctx context.Context, log LogReader, from, to int64) ([]Di
 				began[h.ProducerID] = true
 			}
 		}
-		if next <= at {
-			break
-		}
-		at = next
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mirror: looking for transactions in [%d,%d): %w", from, to, err)
 	}
 	return found, nil
 }

@@ -358,61 +358,36 @@ func (r *runner) askEpoch(token partition.Token, epoch int32) {
 
 // rebuild reads the log and feeds it to the core in line: nothing else of this partition may happen meanwhile.
 func (r *runner) rebuild(token partition.Token, from int64) {
-	const chunk = 4 << 20
-	for from = max(from, r.log.Start()); from < r.log.End(); {
-		ctx, stop := r.bounded()
-		b, err := r.log.Read(ctx, from, chunk)
-		stop()
-		if err != nil {
-			r.done(token, fmt.Errorf("reading the log at %d to rebuild its state: %w", from, err))
-			return
-		}
-		next := from
-		for info := range Batches(b) {
-			next = info.Next()
-		}
-		if next <= from { // nothing but a gap up to the end
-			break
-		}
-		from = next
+	r.done(token, r.read(from, r.log.End(), func(b []byte) error {
 		r.coreMu.Lock()
+		defer r.coreMu.Unlock()
 		r.core.Step(time.Now(), partition.Event{Kind: partition.Replayed, Token: token, Bytes: b})
-		r.coreMu.Unlock()
-	}
-	r.done(token, nil)
+		return nil
+	}))
+}
+
+// read reads the log in pieces, each within CallBound.
+func (r *runner) read(from, to int64, f func([]byte) error) error {
+	return readLog(r.m.ctx, boundedLog{r.log, r.m.cfg.CallBound}, from, to, f)
 }
 
 // saveDropped hands the batches of a range that is about to be cut to the sink.
 func (r *runner) saveDropped(d partition.Truncation) error {
-	for from := max(d.From, r.log.Start()); from < d.To; {
-		ctx, stop := r.bounded()
-		b, err := r.log.Read(ctx, from, 4<<20)
-		if err != nil {
-			stop()
-			return fmt.Errorf("reading [%d,%d) for the sink: %w", from, d.To, err)
-		}
-		first, next, n := int64(-1), from, 0
-		for info, one := range Batches(b) {
-			if info.Base >= d.To {
-				break
-			}
-			if first < 0 {
+	return r.read(d.From, d.To, func(b []byte) error {
+		first, next := int64(Unknown), int64(Unknown)
+		for info := range Batches(b) {
+			if first == Unknown {
 				first = info.Base
 			}
-			next, n = info.Next(), n+len(one)
+			next = info.Next()
 		}
-		if n == 0 {
-			stop()
-			return nil
-		}
-		err = r.m.cfg.Sink.Dropped(ctx, r.tp, first, next, b[:n:n])
-		stop()
-		if err != nil {
+		ctx, stop := r.bounded()
+		defer stop()
+		if err := r.m.cfg.Sink.Dropped(ctx, r.tp, first, next, b); err != nil {
 			return fmt.Errorf("sink refused [%d,%d), so nothing is cut: %w", first, next, err)
 		}
-		from = next
-	}
-	return nil
+		return nil
+	})
 }
 
 func (r *runner) noteMoved() {
