@@ -38,7 +38,7 @@ func (l *Log) show(change func()) {
 	l.moved = make(chan struct{})
 }
 
-// settle brings the disk in line with memory after a failure, or after a cut in memory.
+// settle brings the disk in line with memory after a failure, or after a cut in memory. meta comes first: it must not tell of an end that the data no longer has.
 func (l *Log) settle() error {
 	if l.metaUnsure {
 		if err := writeFile(l.dir, "meta", l.meta); err != nil {
@@ -63,6 +63,7 @@ func (l *Log) change(next meta) error {
 	if err := l.settle(); err != nil || next == l.meta {
 		return err
 	}
+	next.Confirmed = place{l.end, l.size}
 	if err := writeFile(l.dir, "meta", next); err != nil {
 		l.metaUnsure = true
 		return err
@@ -72,17 +73,20 @@ func (l *Log) change(next meta) error {
 }
 
 // replace gives the log another start and drops the bytes in front of a place: it copies the rest to the other data file and switches meta to that.
-func (l *Log) replace(start, place int64) error {
+func (l *Log) replace(start, from int64) error {
 	if err := l.settle(); err != nil { // also: only now is it sure that the other data file does not count
 		return err
 	}
 	next := l.meta
-	next.Start, next.Data = start, 1-l.meta.Data
+	next.Start, next.Data, next.Cuts, next.Confirmed = start, 1-l.meta.Data, l.meta.Cuts+1, place{l.end, l.size - from}
+	if from == l.size {
+		next.Confirmed.End = start
+	}
 	data, err := l.dir.OpenFile(dataName(next.Data), os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.NewOffsetWriter(data, 0), io.NewSectionReader(l.data, place, l.size-place))
+	_, err = io.Copy(io.NewOffsetWriter(data, 0), io.NewSectionReader(l.data, from, l.size-from))
 	if err == nil {
 		err = data.Sync()
 	}
@@ -99,11 +103,8 @@ func (l *Log) replace(start, place int64) error {
 	}
 	old := l.data
 	l.show(func() {
-		l.meta, l.data, l.size = next, data, l.size-place
-		l.index.shift(place)
-		if l.size == 0 {
-			l.end = start
-		}
+		l.meta, l.data, l.size, l.end = next, data, next.Confirmed.Size, next.Confirmed.End
+		l.index.shift(from)
 	})
 	old.Close()
 	l.dir.Remove(dataName(1 - next.Data)) // if that fails, the next replace overwrites it

@@ -113,15 +113,21 @@ func lockWithin(ctx context.Context, d directory) error {
 	}
 }
 
-// The small files (meta, topics, states) are one line of JSON and one line with its checksum, so that a person can read them at night.
+// The small files (meta, mark, topics, states) are one line of JSON and one line with its checksum, so that a person can read them at night.
+
+// sealed is the content of a small file, its first line filled up with spaces to a width.
+func sealed(value any, width int) ([]byte, error) {
+	line, err := json.Marshal(value)
+	line = fmt.Appendf(nil, "%-*s", width, line)
+	return fmt.Appendf(line, "\n%08x\n", crc32.ChecksumIEEE(line)), err
+}
 
 // writeFile replaces a small file in one step: after a crash it holds the old value or the new one. After an error nobody knows which.
 func writeFile(d directory, name string, value any) error {
-	line, err := json.Marshal(value)
+	content, err := sealed(value, 0)
 	if err != nil {
 		return err
 	}
-	content := fmt.Appendf(line, "\n%08x\n", crc32.ChecksumIEEE(line))
 	f, err := d.OpenFile(name+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err

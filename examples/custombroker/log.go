@@ -13,11 +13,13 @@ import (
 // Log is one partition on plain files: a mirror.Log, and the broker's own Produce beside it. Its directory holds
 //
 //	data-0 or data-1   the batches, verbatim, one behind the other; nothing else
-//	meta               start, leader epoch, the gate, and which of the two data files counts
+//	meta               start, leader epoch, the gate, which of the two data files counts, and an end that is certainly on disk
+//	mark               where the newest write begins
 //
 // Three rules make it safe against kill -9 and power cuts:
 //
-//  1. A batch counts once it is written and synced. What a crash leaves behind the last whole batch is cut when the log is opened.
+//  1. A batch counts once it is written and synced. What a crash leaves of the newest write behind the last whole batch is cut when the log is opened. Damage anywhere in front
+//     of that write is no work of a crash: such a log does not open (see mark.go).
 //  2. meta is only ever replaced as a whole, and it names the data file. Whatever gives the log other bytes at old offsets (ResetTo) or moves bytes (RaiseStart) writes
 //     the other data file first and then switches meta to it. So a crash leaves the old log or the new one.
 //  3. After a failed write nobody knows what the disk holds. The next change first brings it in line with memory (settle), then does its own work.
@@ -33,6 +35,7 @@ type Log struct {
 	mu    sync.RWMutex
 	meta  meta
 	data  file
+	mark  file
 	size  int64 // of what counts in data
 	end   int64 // log end offset; everything below it is synced
 	index index
@@ -52,6 +55,10 @@ type meta struct {
 	LeaderEpoch int32 `json:"leaderEpoch"`
 	Open        bool  `json:"open"`
 	Data        int   `json:"data"` // the data file that counts, 0 or 1
+
+	// Confirmed is where the log ended when meta was written: what is below is synced. Cuts is raised by every cut; a mark from before it does not count.
+	Confirmed place `json:"confirmed"`
+	Cuts      int64 `json:"cuts"`
 }
 
 // maxBatch is the largest batch taken, in bytes. It bounds what recovery and Read hold in memory.
@@ -111,6 +118,9 @@ func (l *Log) write(batches []byte) error {
 	}
 	if size-l.size != int64(len(batches)) || len(places) == 0 {
 		return fmt.Errorf("%d bytes at offset %d are not whole batches", len(batches), l.end)
+	}
+	if err := l.markWrite(); err != nil {
+		return err
 	}
 	_, err := l.data.WriteAt(batches, l.size)
 	if err == nil {
@@ -181,12 +191,17 @@ func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 	}
 	start := min(offset, l.meta.Start)
 	if offset > l.meta.Start {
-		place, _, before, err := l.find(offset)
+		at, _, before, err := l.find(offset)
 		if err != nil {
 			return 0, err
 		}
 		if before > l.meta.Start {
-			l.show(func() { l.size, l.end, l.dataUnsure = place, before, true; l.index.cut(place) })
+			l.show(func() {
+				l.size, l.end = at, before
+				l.index.cut(at)
+				l.meta.Confirmed, l.meta.Cuts = place{before, at}, l.meta.Cuts+1
+				l.metaUnsure, l.dataUnsure = true, true
+			})
 			return before, l.settle()
 		}
 	}
@@ -269,7 +284,7 @@ func (l *Log) Owner(ctx context.Context) (mirror.Ownership, int32, error) {
 	return mirror.OwnerOurs, m.LeaderEpoch, ctx.Err()
 }
 
-// Close lets go of the directory. Everything is synced already.
+// Close lets go of the directory. Everything is synced already; meta keeps the end.
 func (l *Log) Close() error {
 	l.writing <- struct{}{}
 	defer l.unlock()
@@ -277,7 +292,8 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.closed = true
+	err := l.confirm()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return errors.Join(l.data.Close(), l.dir.Close())
+	return errors.Join(err, l.data.Close(), l.mark.Close(), l.dir.Close())
 }

@@ -297,9 +297,7 @@ func TestRecoveryReportsWhatItCut(t *testing.T) {
 	if l.Cut != 0 {
 		t.Errorf("a new log says that %d bytes were cut", l.Cut)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	path = killed(t, path)
 	name := filepath.Join(path, "data-0")
 	whole := int64(len(records(0, 3)))
 	if err := os.Truncate(name, 2*whole-5); err != nil {

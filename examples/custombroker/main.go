@@ -7,6 +7,7 @@
 //	log.go          one partition: a mirror.Log
 //	change.go       how it changes files so that no crash leaves a mixture
 //	recovery.go     how it opens
+//	mark.go         what it must find then, so that damage is not taken for a crash
 //	broker.go       what the broker's own clients call
 //	destination.go  the cluster in a folder: a mirror.Destination
 //	statestore.go   where the mirror keeps its states: a statemachine.StateStore; session.go is who writes there

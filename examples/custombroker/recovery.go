@@ -37,11 +37,17 @@ func openLog(dir directory) (*Log, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	if m := l.meta; m.Start < 0 || m.LeaderEpoch < 0 || m.Data != 0 && m.Data != 1 || m.Confirmed.End < m.Start {
+		return nil, fmt.Errorf("meta cannot be: %+v; %s", m, wayOut)
+	}
 	if l.data, err = dir.OpenFile(dataName(l.meta.Data), flag); err != nil {
 		return nil, err
 	}
-	if err := l.recover(fresh); err != nil {
+	if l.mark, err = dir.OpenFile("mark", os.O_RDWR|os.O_CREATE); err != nil {
 		return nil, errors.Join(err, l.data.Close())
+	}
+	if err := l.recover(fresh); err != nil {
+		return nil, errors.Join(err, l.data.Close(), l.mark.Close())
 	}
 	dir.Remove(dataName(1 - l.meta.Data)) // left by a crash, or not there
 	return l, nil
@@ -56,9 +62,10 @@ func (l *Log) recover(fresh bool) error {
 	if fresh && info.Size() > 0 {
 		return errors.New("there is a data file, but no meta; put meta back, or move the directory away to begin with an empty log")
 	}
-	next := int64(0)
+	had, next := l.had(), int64(0)
 	whole, err := walk(l.data, 0, info.Size(), func(place int64, b mirror.BatchInfo, raw []byte) bool {
-		if b.Base < next || mirror.CheckBatch(raw) != nil {
+		elsewhere := place+int64(len(raw)) == had.Size && b.Next() != had.End // a base offset is not in the checksum
+		if b.Base < next || elsewhere || mirror.CheckBatch(raw) != nil {
 			return false
 		}
 		l.index.add(b.Base, place)
@@ -69,6 +76,9 @@ func (l *Log) recover(fresh bool) error {
 		return err
 	}
 	l.size, l.end = whole, next
+	if err := l.refuse(had); err != nil {
+		return err
+	}
 	if l.end <= l.meta.Start {
 		l.size, l.end, l.index = 0, l.meta.Start, index{} // nothing left at or above start
 	}
@@ -80,7 +90,10 @@ func (l *Log) recover(fresh bool) error {
 	if err != nil {
 		return err
 	}
-	return l.settle()
+	if err := l.settle(); err != nil { // with the old Confirmed: only now is the end that was found synced
+		return err
+	}
+	return l.confirm()
 }
 
 // walk calls each for the whole batches of a file from a place on, until each returns false. It returns the place where it stopped. raw is only lent.
