@@ -38,7 +38,17 @@ func readOptions(args []string) (options, error) {
 	if err != nil {
 		return o, fmt.Errorf("%w (-h lists the options)", err)
 	}
-	return o, o.check(flags.Args())
+	if o.source == "" {
+		flags.Visit(func(f *flag.Flag) {
+			if err == nil && (f.Name == "memory" || f.Name == "from") {
+				err = fmt.Errorf("-%s is for a real cluster: add -source and -topic, as in -source localhost:9092 -topic orders, or leave it out", f.Name)
+			}
+		})
+	}
+	if mistake := o.check(flags.Args()); mistake != nil {
+		return o, mistake
+	}
+	return o, err
 }
 
 func (o *options) check(rest []string) error {

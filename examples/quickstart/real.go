@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
@@ -17,7 +19,8 @@ const recentOffsets = 10_000
 // mirrorReal mirrors a topic of a real cluster into memory until the context ends. It only reads from that cluster.
 func mirrorReal(ctx context.Context, o options) error {
 	fmt.Printf("Asking %s for topic %s. Nothing will be written there.\n", o.source, o.topic)
-	src, err := kafkasource.New(kafkasource.Config{Seeds: []string{o.source}, Bound: 5 * time.Second})
+	web := &webServer{}
+	src, err := kafkasource.New(kafkasource.Config{Seeds: []string{o.source}, Bound: 5 * time.Second, ClientOptions: []kgo.Opt{kgo.WithHooks(web)}})
 	if err != nil {
 		return err
 	}
@@ -28,7 +31,7 @@ func mirrorReal(ctx context.Context, o options) error {
 		return nil
 	}
 	if err != nil {
-		return err
+		return web.explain(err, o.source)
 	}
 	fmt.Println(found.text)
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -134,6 +135,28 @@ func TestRealKeepsWithinItsMemory(t *testing.T) {
 	}
 }
 
+// webServerAt is the address of a web server that does not understand what it is asked.
+func webServerAt(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Read(make([]byte, 1024))
+			c.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"))
+			c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
 func TestObviousMistakesEndInOneLineThatNamesTheFix(t *testing.T) {
 	_, address := realCluster(t)
 	denied, deniedAt := realCluster(t)
@@ -152,11 +175,13 @@ func TestObviousMistakesEndInOneLineThatNamesTheFix(t *testing.T) {
 		}
 		return resp, nil, true
 	})
+	web := webServerAt(t)
 	var all strings.Builder
 	for _, args := range [][]string{
 		{"-source", "127.0.0.1:1", "-topic", "orders"},
 		{"-source", address, "-topic", "order"},
 		{"-source", deniedAt, "-topic", "orders"},
+		{"-source", web, "-topic", "orders"},
 		{"-source", "localhost:9092"},
 		{"-topic", "orders"},
 		{"-source", "localhost", "-topic", "orders"},
@@ -164,6 +189,13 @@ func TestObviousMistakesEndInOneLineThatNamesTheFix(t *testing.T) {
 		{"-source", "localhost:9092", "-topic", "orders", "-memory", "much"},
 		{"-source", "localhost:9092", "-topic", "orders", "-break=byte"},
 		{"-break=everything"},
+		{"-memory", "5"},
+		{"-memory", "256MiB"},
+		{"-from", "earliest"},
+		{"-from", "recent"},
+		{"-from", "earliest", "-memory", "1GiB", "-break=byte"},
+		{"-from", "yesterday"},
+		{"-source", "", "-from", "earliest"},
 		{"orders"},
 		{"-sorce", "localhost:9092"},
 	} {
@@ -171,7 +203,7 @@ func TestObviousMistakesEndInOneLineThatNamesTheFix(t *testing.T) {
 		if strings.Count(complaints, "\n") != 1 || code == 0 {
 			t.Errorf("%v: exit %d, not one line:\n%s", args, code, complaints)
 		}
-		mask := strings.NewReplacer(address, "HOST:PORT", deniedAt, "HOST:PORT")
+		mask := strings.NewReplacer(address, "HOST:PORT", deniedAt, "HOST:PORT", web, "HOST:PORT")
 		fmt.Fprintf(&all, "$ quickstart %s\n%sexit %d\n\n", mask.Replace(strings.Join(args, " ")), mask.Replace(complaints), code)
 	}
 	golden(t, "mistakes.txt", all.String())
