@@ -21,6 +21,8 @@ type desk struct {
 	mu      sync.Mutex
 	cluster string // the source's id, as first seen; "" before
 	own     string // the destination's id
+	// recordedSource is the source's id as configured, or as the states recorded it: to be shown until the source has said it itself.
+	recordedSource string
 
 	// While a call to the source as a whole fails, everybody is answered with its error, and it is asked again only now and then, the call that failed first.
 	failure  error

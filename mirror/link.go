@@ -31,17 +31,19 @@ type brokerKey struct {
 
 // want is one partition that is to be fetched.
 type want struct {
-	r       *runner
-	on      *brokerLink
-	token   partition.Token
-	at      FetchPosition
-	state   wantState
-	failing bool // the last answer was an error
-	timer   *time.Timer
-	since   time.Time // of the state
-	hold    *hold     // while busy: the reply whose bytes it works on
-	sent    bool      // its position is in the session, not only to be put there
-	end     int64     // the source's high watermark in its last answer, Unknown
+	r        *runner
+	on       *brokerLink
+	token    partition.Token
+	at       FetchPosition
+	state    wantState
+	failing  bool // the last answer was an error
+	timer    *time.Timer
+	since    time.Time // of the state
+	answered time.Time // when a reply last named it
+	nothing  int       // replies in a row without records for anybody, while its source end is above its position
+	hold     *hold     // while busy: the reply whose bytes it works on
+	sent     bool      // its position is in the session, not only to be put there
+	end      int64     // the source's high watermark in its last answer, Unknown
 }
 
 // hold is one reply in memory: its bytes are one buffer, which lives until the last of its partitions has passed its part on.
@@ -70,6 +72,7 @@ type brokerLink struct {
 	busy     int
 	held     int64 // bytes of replies that are still worked on
 	lastOK   time.Time
+	began    time.Time // when the request began that was answered at lastOK
 	beforeOK time.Time // the answer before that
 	trouble  bool
 	err      error     // of the last fetch, nil if it was answered
@@ -114,6 +117,9 @@ func (l *link) want(r *runner, e partition.Effect) {
 		l.wants[r.tp] = w
 	} else if w == nil {
 		return // removed meanwhile; the core knows
+	}
+	if e.Offset != w.at.Offset {
+		w.nothing = 0
 	}
 	w.token = e.Token
 	w.at.Offset, w.at.LastEpoch, w.at.LogStart = e.Offset, e.LastEpoch, r.log.Start()
@@ -190,7 +196,7 @@ func (l *link) noteInStep(w *want, when time.Time) {
 }
 
 func (l *link) drop(w *want) {
-	l.noteInStep(w, w.on.lastOK)
+	l.noteInStep(w, l.answeredAt(w))
 	l.set(w, wantWaiting)
 	delete(l.wants, w.r.tp)
 	w.on.changed = append(w.on.changed, w.r.tp)
@@ -223,10 +229,20 @@ func (l *link) healthy(tp TopicPartition) (bool, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.wants[tp]
-	if w == nil || w.failing || w.on.trouble || w.on.lastOK.IsZero() {
+	if w == nil || w.failing || w.on.trouble {
 		return false, time.Time{}
 	}
-	return time.Since(w.on.lastOK) < l.m.fetchWait()+l.m.cfg.CallBound, w.on.lastOK
+	at := l.answeredAt(w)
+	return !at.IsZero() && time.Since(at) < l.m.fetchWait()+l.m.cfg.CallBound, at
+}
+
+// answeredAt is when the source last said anything about this partition: a reply that names it, or one to a request in which it stood. What the broker says of others
+// while this one is at work or backing off says nothing of it. Under mu.
+func (l *link) answeredAt(w *want) time.Time {
+	if w.state == wantReady && w.sent && !w.since.After(w.on.began) {
+		return w.on.lastOK
+	}
+	return w.answered
 }
 
 // anyHealthy says that some partition is being fetched without trouble.
@@ -374,6 +390,13 @@ func (b *brokerLink) run() {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, ErrNoAnswer) {
+			if hasty++; time.Since(began) > b.l.m.fetchWait()/2 {
+				hasty = 0
+			}
+			b.restIfHasty(ctx, hasty)
+			continue
+		}
 		if err != nil {
 			f.Close()
 			f = nil
@@ -381,7 +404,7 @@ func (b *brokerLink) run() {
 			b.failed(err)
 			continue
 		}
-		b.answered()
+		b.answered(began)
 		any, records := b.dispatch(reply)
 		if !carriesRecords(reply) {
 			b.nothingFor()
@@ -402,19 +425,20 @@ func (b *brokerLink) run() {
 			}
 			b.l.mu.Unlock()
 		}
-		if hasty > hastyLimit {
-			// A source that neither sends records nor waits for any would keep us asking without a pause.
-			select {
-			case <-ctx.Done():
-			case <-time.After(b.l.m.fetchWait()):
-			}
-		}
+		b.restIfHasty(ctx, hasty)
 	}
 }
 
 // hastyLimit is how many replies in a row may come at once and without records for anybody before the next fetch waits: some are normal, when partitions come in or
 // ends move.
 const hastyLimit = 10
+
+// restIfHasty waits when the source neither sends records nor waits for any: it would keep us asking without a pause.
+func (b *brokerLink) restIfHasty(ctx context.Context, hasty int) {
+	if hasty > hastyLimit {
+		b.l.m.pause(ctx, b.l.m.fetchWait())
+	}
+}
 
 func carriesRecords(reply []FetchedPartition) bool {
 	for i := range reply {
@@ -436,9 +460,13 @@ func (b *brokerLink) nothingFor() {
 	var answers []answer
 	b.l.mu.Lock()
 	for _, w := range b.l.wants {
-		if w.on != b || w.state != wantReady || !w.sent || w.end <= w.at.Offset {
+		if w.on != b || w.state != wantReady || !w.sent || w.end <= w.at.Offset || w.since.After(b.began) {
 			continue
 		}
+		if w.nothing++; w.nothing < 2 {
+			continue // once may be a broker that had no room or no time
+		}
+		w.nothing = 0
 		b.l.set(w, wantBusy)
 		w.failing = false
 		b.changed = append(b.changed, w.r.tp)
@@ -488,7 +516,7 @@ func (b *brokerLink) failed(err error) {
 	var hit []*want
 	for _, w := range b.l.wants {
 		if w.on == b && w.state == wantReady {
-			b.l.noteInStep(w, b.lastOK)
+			b.l.noteInStep(w, b.l.answeredAt(w))
 			b.l.set(w, wantBusy)
 			w.failing = true
 			hit = append(hit, w)
@@ -525,9 +553,10 @@ func (b *brokerLink) pause(err error) time.Duration {
 	return time.Duration(float64(b.l.m.cfg.FetchBackoff<<shift) * (0.8 + 0.4*b.l.rng.Float64()))
 }
 
-func (b *brokerLink) answered() {
+// answered notes that the request that began then was answered.
+func (b *brokerLink) answered(began time.Time) {
 	b.l.mu.Lock()
-	b.beforeOK, b.lastOK = b.lastOK, time.Now()
+	b.beforeOK, b.lastOK, b.began = b.lastOK, time.Now(), began
 	again := b.trouble
 	b.trouble, b.err, b.failures = false, nil, 0
 	b.notUntil = time.Time{}
@@ -561,6 +590,9 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) (any, records bool) {
 		b.l.noteInStep(w, b.beforeOK)
 		b.l.set(w, wantBusy)
 		w.failing = p.Err != nil
+		if p.Err == nil {
+			w.answered = b.lastOK
+		}
 		if len(p.Records) > 0 {
 			w.hold = h
 			if h.left++; h.left == 1 {

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ type Mirror struct {
 
 	mu       sync.Mutex
 	topics   map[string]*topicRun
-	loaded   map[statemachine.Key]statemachine.Entry // what the store held when the session began
+	atOpen   []statemachine.Entry // what the store held of this mirror when the session began
 	fenced   error
 	followed int64 // version of the desired state that was handed to the partitions last
 
@@ -66,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 		return nil, err
 	}
 	m := &Mirror{
-		cfg: cfg, topics: map[string]*topicRun{}, loaded: map[statemachine.Key]statemachine.Entry{}, change: make(chan struct{}),
+		cfg: cfg, topics: map[string]*topicRun{}, change: make(chan struct{}),
 		kick: make(chan struct{}, 1), asks: make(semaphore, 32), opened: time.Now(),
 	}
 	m.admin = newAdmin(&m.cfg)
@@ -82,10 +83,18 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	}
 	m.session = session
 	if err := session.Load(openCtx, func(e statemachine.Entry) error {
-		m.loaded[e.Key] = e
+		if e.Key.Mirror == cfg.Name {
+			m.atOpen = append(m.atOpen, e)
+			m.desk.recordedSource = cmp.Or(e.State.SourceClusterID, m.desk.recordedSource)
+		}
 		return nil
 	}); err != nil {
 		return nil, errors.Join(fmt.Errorf("mirror %s: loading states: %w", cfg.Name, err), session.Close())
+	}
+	m.desk.recordedSource = cmp.Or(cfg.SourceClusterID, m.desk.recordedSource)
+	// Who is mirrored is known without the source, and a person at night has to see it. The destination may be slow to say; it is asked again when it is needed.
+	if id, err := cfg.Destination.ClusterID(openCtx); err == nil {
+		m.desk.own = id
 	}
 	m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	m.spawn(m.persister.run)
@@ -378,8 +387,12 @@ func (m *Mirror) elsewhere(ctx context.Context, topic Topic) error {
 func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) error {
 	m.mu.Lock()
 	t.id = have.ID
-	first := int32(len(t.partitions))
+	first, adopted := int32(len(t.partitions)), t.wish.AdoptedFrom
 	m.mu.Unlock()
+	stored, err := m.stored(ctx, have.ID, adopted)
+	if err != nil {
+		return err
+	}
 	var fresh []*runner
 	for p := first; p < have.Partitions; p++ {
 		tp := TopicPartition{t.name, p}
@@ -406,13 +419,40 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 			r.setOwner(owner)
 		}
 		ev := partition.Event{Kind: partition.Loaded, Record: statemachine.NewPartitionState(), Log: v}
-		if e, ok := m.loaded[m.key(r)]; ok {
+		key := m.key(r)
+		e, own := stored[key]
+		if own {
 			ev.Record, ev.LME = e.State, e.LME
+		}
+		key.Mirror = adopted
+		if was, ok := stored[key]; ok && adopted != "" && adopted != m.cfg.Name {
+			r.adopts = &key
+			if e.LME == nil {
+				ev.LME = was.LME // where the log was stopped, by whatever mirror (decision 21)
+			}
+			if !own {
+				ev.Record.Episode = was.State.Episode
+			}
 		}
 		r.send(ev)
 		r.send(wishEvent(wish))
 	}
 	return nil
+}
+
+// stored reads what the store holds now for a topic: this mirror's states, and those of the mirror it was adopted from.
+func (m *Mirror) stored(ctx context.Context, id TopicID, adopted string) (map[statemachine.Key]statemachine.Entry, error) {
+	found := map[statemachine.Key]statemachine.Entry{}
+	err := m.session.Load(ctx, func(e statemachine.Entry) error {
+		if e.Key.TopicID == id && (e.Key.Mirror == m.cfg.Name || adopted != "" && e.Key.Mirror == adopted) {
+			found[e.Key] = e
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the states of topic id %s: %w", id, err)
+	}
+	return found, nil
 }
 
 // sourceTopic takes what a refresh saw: partitions that the source has gained are added from offset 0 (F-68).
@@ -466,6 +506,7 @@ func (m *Mirror) refreshLoop() {
 		case <-m.ctx.Done():
 			return
 		case <-tick.C:
+			m.heartbeat()
 			// While nothing is fetched the partitions' own retries look at the source; refreshes besides get rare.
 			if quiet++; m.link.anyHealthy() {
 				quiet = 0
@@ -504,17 +545,26 @@ func (m *Mirror) memberRunners() []*runner {
 	return rs
 }
 
-// consentUsed takes the consents of one partition out of the desired state.
+// consentUsed takes the consents of one partition out of the desired state, and tries until that is done: one that is left would cover its range once more in this episode.
 func (m *Mirror) consentUsed(tp TopicPartition) {
 	m.spawn(func() {
-		ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
-		defer stop()
-		err := m.cfg.Control.Update(ctx, func(s *ControlState) error {
-			s.UseConsents(tp)
-			return nil
-		})
-		if err != nil && m.ctx.Err() == nil {
-			m.emit(TopicTrouble{EventMeta: m.meta(tp), Err: fmt.Errorf("a used consent could not be removed; it covers one episode only and does no harm: %w", err)})
+		for wait, told := time.Second, false; ; wait = min(2*wait, time.Minute) {
+			ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
+			err := m.cfg.Control.Update(ctx, func(s *ControlState) error {
+				s.UseConsents(tp)
+				return nil
+			})
+			stop()
+			if err == nil || m.ctx.Err() != nil {
+				return
+			}
+			if !told {
+				told = true
+				m.emit(TopicTrouble{EventMeta: m.meta(tp), Err: fmt.Errorf("a used consent could not be removed yet: until it is, the same range may be dropped once more in this episode: %w", err)})
+			}
+			if !m.pause(m.ctx, wait) {
+				return
+			}
 		}
 	})
 }
@@ -522,14 +572,43 @@ func (m *Mirror) consentUsed(tp TopicPartition) {
 // halted: the state store or the log says that somebody else has this partition, or the whole owner's name.
 func (m *Mirror) halted(r *runner) {
 	err := r.halt()
-	if errors.Is(err, statemachine.ErrFenced) {
-		m.mu.Lock()
-		m.fenced = err
-		m.mu.Unlock()
-	}
 	r.close()
+	if errors.Is(err, statemachine.ErrFenced) {
+		m.stopServing(err)
+		return
+	}
 	m.emit(Fenced{EventMeta: m.meta(r.tp), Err: err})
 	m.stateChanged()
+}
+
+// stopServing ends every partition of this process: another one has opened the owner's name. A fenced process stops before its next byte.
+func (m *Mirror) stopServing(err error) {
+	m.mu.Lock()
+	first := m.fenced == nil
+	m.fenced = err
+	var all []*runner
+	for _, t := range m.topics {
+		all = append(all, t.partitions...)
+	}
+	m.mu.Unlock()
+	for _, r := range all {
+		r.refused(err)
+		r.halt()
+		r.close()
+	}
+	if first {
+		m.emit(Fenced{EventMeta: m.meta(TopicPartition{Partition: Unknown}), Err: err})
+	}
+	m.stateChanged()
+}
+
+// heartbeat asks the store whether this session still holds: a partition in step writes nothing for days, and must learn all the same that another process has taken over.
+func (m *Mirror) heartbeat() {
+	ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
+	defer stop()
+	if _, err := m.session.Write(ctx, nil); errors.Is(err, statemachine.ErrFenced) {
+		m.stopServing(err)
+	}
 }
 
 // stateChanged wakes whoever waits for states.
@@ -600,7 +679,7 @@ func (m *Mirror) emitNote(r *runner, n partition.Note) {
 type Status struct {
 	Mirror               string
 	Taken                time.Time
-	SourceClusterID      string // "" until the source has answered once
+	SourceClusterID      string // as the source said, else as configured or recorded; "" if nobody knows
 	DestinationClusterID string // "" until it was asked
 	Topics               []TopicStatus
 	Fenced               error // another process has taken over; this one serves nothing any more
@@ -618,7 +697,7 @@ type TopicStatus struct {
 func (m *Mirror) Status() Status {
 	now := time.Now()
 	m.desk.mu.Lock()
-	s := Status{Mirror: m.cfg.Name, Taken: now, SourceClusterID: m.desk.cluster, DestinationClusterID: m.desk.own}
+	s := Status{Mirror: m.cfg.Name, Taken: now, SourceClusterID: cmp.Or(m.desk.cluster, m.desk.recordedSource), DestinationClusterID: m.desk.own}
 	m.desk.mu.Unlock()
 	m.mu.Lock()
 	s.Fenced = m.fenced

@@ -154,7 +154,7 @@ func TestASecondProcessFencesTheFirst(t *testing.T) {
 		if len(told) == 0 {
 			t.Fatal("no event")
 		}
-		expectWords(t, told[0].String(), "m/t-0: fenced", "another process has it, this one has stopped serving it")
+		expectWords(t, told[0].String(), "m: fenced", "another process has it, this one has stopped serving it")
 		m.b.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
 			if c.Operation == "Log.Append" {
 				appends.Add(1)

@@ -86,12 +86,12 @@ func (p *persister) write(items []persistItem) {
 				p.settle(items, results)
 			}
 			for i, it := range items {
-				p.answer(it, results[i])
+				p.answer(it, results[i], ofOne(results[i].Err))
 			}
 			return
 		case errors.Is(err, statemachine.ErrFenced):
 			for _, it := range items {
-				p.answer(it, statemachine.WriteResult{Err: err})
+				p.answer(it, statemachine.WriteResult{Err: err}, err)
 			}
 			return
 		case p.m.ctx.Err() != nil:
@@ -113,15 +113,11 @@ const maxStoreWait = 10 * time.Second
 // adopted is the tombstones of partitions that were stopped in another mirror and are now taken over: they go with this mirror's first write, and the last mirror
 // epochs stay (spec decision 21).
 func (p *persister) adopted(items []persistItem) []statemachine.Write {
-	p.m.mu.Lock()
-	defer p.m.mu.Unlock()
 	var writes []statemachine.Write
 	for _, it := range items {
-		key := p.m.key(it.r)
-		key.Mirror = it.r.topic.wish.AdoptedFrom
-		if _, ok := p.m.loaded[key]; key.Mirror != "" && ok {
-			delete(p.m.loaded, key)
-			writes = append(writes, statemachine.Write{Key: key, ExpectedStateEpoch: -1, LeaderEpoch: -1, Delete: true})
+		if key := it.r.adopts; key != nil {
+			it.r.adopts = nil
+			writes = append(writes, statemachine.Write{Key: *key, ExpectedStateEpoch: -1, LeaderEpoch: -1, Delete: true})
 		}
 	}
 	return writes
@@ -162,9 +158,19 @@ func wrote(e partition.Effect, got statemachine.Entry) bool {
 	return state == e.Record && (e.LME == nil || got.LME != nil && *got.LME == *e.LME)
 }
 
-func (p *persister) answer(it persistItem, res statemachine.WriteResult) {
-	if res.Err != nil {
-		it.r.refused(res.Err)
+// ofOne is the refusal of one record. A session that is fenced as a whole says so for the write as a whole: a record refused for its leader epoch ends its partition,
+// and not the other ones of this process.
+func ofOne(err error) error {
+	if errors.Is(err, statemachine.ErrFenced) {
+		return fmt.Errorf("%w: %v", ErrFenced, err)
+	}
+	return err
+}
+
+// answer tells the runner what became of its record; refusal is why it was not written, nil if it was.
+func (p *persister) answer(it persistItem, res statemachine.WriteResult, refusal error) {
+	if refusal != nil {
+		it.r.refused(refusal)
 	}
 	it.r.send(partition.Event{Kind: partition.Persisted, Token: it.e.Token, StateEpoch: res.StateEpoch, Err: res.Err})
 }

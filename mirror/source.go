@@ -103,8 +103,9 @@ type Fetcher interface {
 	Want(position FetchPosition)
 	// Forget removes a partition.
 	Forget(tp TopicPartition)
-	// Fetch sends one request for what is wanted and returns the partitions that the broker answered; none of them: nothing new. The Records of the reply are
-	// the caller's; nothing reuses them. An error is the connection's, or the whole request's.
+	// Fetch sends one request for what is wanted and returns the partitions that the broker answered; the others, of those that were wanted when Fetch was called, have
+	// nothing new. That is a statement of the broker, from which a mirror concludes that nothing is left to read: a Fetch that sent no request, or whose reply a quota
+	// left empty, returns ErrNoAnswer instead. The Records of the reply are the caller's; nothing reuses them. Any other error is the connection's, or the whole request's.
 	Fetch(ctx context.Context) ([]FetchedPartition, error)
 	Close() error
 }
@@ -155,6 +156,10 @@ const (
 	SourceSession         // fetch session lost; the fetcher mends it itself
 	SourceTimeout
 )
+
+// ErrNoAnswer: a Fetch brought nothing that says anything about the source's logs, and nothing is wrong: the broker holds replies back (a quota), or nothing was asked.
+// The fetcher has waited as long as it should before it returns this.
+var ErrNoAnswer = errors.New("mirror: no answer")
 
 // ErrUnsupported: the source lacks what was asked (EndOffsetForEpoch on a service that does not offer it: F-41).
 var ErrUnsupported = errors.New("mirror: source does not support this")

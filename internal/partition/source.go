@@ -39,8 +39,8 @@ func (c *Core) expect() {
 		c.cluster = c.rec.SourceClusterID
 	}
 	c.topicID = c.rec.SourceTopicID
-	if c.lme == nil {
-		return
+	if c.lme == nil || c.rec.State == statemachine.Unknown {
+		return // an end that another mirror recorded, perhaps out of another cluster, says nothing about whom this one copies
 	}
 	if c.cluster == "" {
 		c.cluster = c.lme.SourceClusterID

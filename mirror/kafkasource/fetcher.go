@@ -144,13 +144,17 @@ func (f *fetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) 
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	for mended := false; ; mended = true {
-		if ready, err := f.ready(ctx); !ready {
+		ready, err := f.ready(ctx)
+		if err != nil {
 			return nil, err
+		}
+		if !ready {
+			return nil, mirror.ErrNoAnswer
 		}
 		f.mu.Lock()
 		if f.session.idle() { // forgotten since
 			f.mu.Unlock()
-			return nil, nil
+			return nil, mirror.ErrNoAnswer
 		}
 		req := fetchRequest{f.session.build(f.options.PartitionMaxBytes), (*kmsg.FetchRequest)(nil).MaxVersion()}
 		if f.session.byNames() {
@@ -195,7 +199,11 @@ func (f *fetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) 
 			}
 			return nil, e
 		}
-		return f.take(resp, lost), nil
+		reply := f.take(resp, lost)
+		if len(reply) == 0 && resp.ThrottleMillis > 0 {
+			return nil, mirror.ErrNoAnswer // a quota leaves replies empty: that says nothing about the logs
+		}
+		return reply, nil
 	}
 }
 
