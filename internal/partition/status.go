@@ -20,7 +20,7 @@ type Status struct {
 	SourceSeen        time.Time // when Source's ends were last measured; zero: never
 	Denied            bool      // lag cannot be measured (F-73)
 	CaughtUp          time.Time // last moment at which our end was ≥ the source end known then; zero: never
-	NothingLeft       bool      // F-05: an empty fetch proved that nothing is left to read
+	NothingLeft       bool      // F-05: an empty fetch proved that nothing is left to read up to the source's end as it is known now
 	NoEpochs          bool
 	LastStable        int64
 	InFlight          []producerstate.Transaction
@@ -36,7 +36,7 @@ type Status struct {
 func (c *Core) Status() Status {
 	s := Status{
 		Record: c.rec, Want: c.want, Step: c.step, Waiting: c.waiting, LME: copyLME(c.lme), Log: c.log,
-		Source: c.src, SourceSeen: c.seen, Denied: c.denied, CaughtUp: c.caughtUp, NothingLeft: c.nothingLeft, NoEpochs: c.src.NoEpochs,
+		Source: c.src, SourceSeen: c.seen, Denied: c.denied, CaughtUp: c.caughtUp, NothingLeft: c.nothingLeft && c.provenEnd >= c.src.HighWatermark, NoEpochs: c.src.NoEpochs,
 		LastStable: min(c.producers.LastStable(c.log.End), c.log.Replicated), InFlight: c.producers.InFlight(), Epochs: c.epochs.Entries(),
 		HighestProducerID: c.producers.HighestProducerID(), LostFrom: c.lostFrom, LostTo: c.lostTo,
 		Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade,
