@@ -365,13 +365,34 @@ func (c *Core) reopen() {
 		if c.logLost() {
 			return
 		}
-		c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {
-			if e.Err != nil {
-				c.reopenLater(fmt.Sprintf("the log cannot be opened for clients: %v", e.Err))
-				return
+		if !c.belowLME() {
+			c.reopenNow()
+			return
+		}
+		above := c.lme.Epoch + 1
+		c.ask(Effect{Kind: RaiseEpoch, Epoch: above}, func(c *Core, e *Event) {
+			switch {
+			case e.Err != nil:
+				c.reopenLater(fmt.Sprintf("its leader epoch cannot be raised above the last mirror epoch %d: %v", c.lme.Epoch, e.Err))
+			case c.belowLME():
+				c.reopenLater(fmt.Sprintf("its leader epoch is %d after it was to be raised to %d", c.log.LeaderEpoch, above))
+			default:
+				c.reopenNow()
 			}
-			c.opens, c.waiting = 0, ""
 		})
+	})
+}
+
+// belowLME says that clients would write in an epoch in which the source has written too: a log may come back from a restart with a lower leader epoch than it had.
+func (c *Core) belowLME() bool { return c.ended() && c.log.LeaderEpoch <= c.lme.Epoch }
+
+func (c *Core) reopenNow() {
+	c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.reopenLater(fmt.Sprintf("the log cannot be opened for clients: %v", e.Err))
+			return
+		}
+		c.opens, c.waiting = 0, ""
 	})
 }
 
