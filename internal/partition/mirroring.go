@@ -172,9 +172,16 @@ func (c *Core) truncateAligned() {
 	})
 }
 
+// awaitedCut is what a wait for AwaitTruncated says. It has no bound (KIP-1279: PREPARING may last for ever), so it has to say what would end it.
+func (c *Core) awaitedCut() string {
+	return fmt.Sprintf("waiting until every replica has followed the cut to %d; bring dead replicas back or take them out of the replica set", c.log.End)
+}
+
 // awaitCut waits until every replica has followed a cut.
 func (c *Core) awaitCut(then func(*Core)) {
+	c.waiting = c.awaitedCut()
 	c.ask(Effect{Kind: AwaitTruncated}, func(c *Core, e *Event) {
+		c.waiting = ""
 		if e.Err != nil {
 			c.fail(fmt.Sprintf("the replicas of the destination log have not followed the cut: %v; bring them back", e.Err), false)
 			return

@@ -238,7 +238,9 @@ func (c *Core) prepareWasCut(e *Event) {
 
 func (c *Core) prepareAwaitTruncated() {
 	c.step = statemachine.AwaitTruncated.String()
+	c.waiting = c.awaitedCut()
 	c.ask(Effect{Kind: AwaitTruncated}, func(c *Core, e *Event) {
+		c.waiting = ""
 		if e.Err != nil {
 			c.fail(fmt.Sprintf("the replicas of the destination log have not followed the cut: %v; bring them back", e.Err), false)
 			return
