@@ -190,7 +190,9 @@ func (m *Manager) LastStable(end int64) int64 {
 }
 
 // InFlight lists the open transactions in order of first offset. The slice is the caller's.
-func (m *Manager) InFlight() []Transaction { return slices.Clone(m.current.open.list) }
+func (m *Manager) InFlight() []Transaction {
+	return m.current.open.appendTo(make([]Transaction, 0, m.current.open.count()))
+}
 
 // Aborted lists the aborted transactions that overlap [from, to), in order of LastOffset. The slice is the caller's.
 func (m *Manager) Aborted(from, to int64) []Aborted {

@@ -10,7 +10,7 @@ import (
 
 const (
 	maxPoints     = 8
-	pointInterval = 1024 // batches between two points at least; more with many producers, so that copying costs each batch no more than a few entries
+	pointInterval = 1024 // batches between two points at least; more with many producers or open transactions, so that copying costs each batch no more than a few entries
 )
 
 // point is a state that can be gone back to. The aborted index needs no copy: its later entries are cut off.
@@ -25,7 +25,7 @@ type point struct {
 
 func (m *Manager) maybeKeepPoint() {
 	m.sincePoint++
-	if m.sincePoint >= max(m.pointEvery, len(m.current.producers)) {
+	if m.sincePoint >= max(m.pointEvery, len(m.current.producers), m.current.open.count()) {
 		m.keepPoint()
 	}
 }

@@ -44,7 +44,7 @@ func (e *SnapshotError) Error() string {
 func (m *Manager) Snapshot() []byte {
 	s := &m.current
 	e := binary.BigEndian
-	b := make([]byte, 0, fixedSize+len(s.producers)*producerSize+len(s.open.list)*transactionSize+len(m.aborted)*abortedSize+len(s.decided.list)*decidedSize)
+	b := make([]byte, 0, fixedSize+len(s.producers)*producerSize+s.open.count()*transactionSize+len(m.aborted)*abortedSize+len(s.decided.list)*decidedSize)
 	b = append(b, snapshotMagic...)
 	b = append(b, snapshotVersion)
 	b = e.AppendUint64(b, uint64(m.start))
@@ -66,8 +66,9 @@ func (m *Manager) Snapshot() []byte {
 		b = e.AppendUint64(b, uint64(p.OpenSince))
 		b = e.AppendUint64(b, uint64(p.seen))
 	}
-	b = e.AppendUint32(b, uint32(len(s.open.list)))
-	for _, t := range s.open.list {
+	open := s.open.appendTo(nil)
+	b = e.AppendUint32(b, uint32(len(open)))
+	for _, t := range open {
 		b = e.AppendUint64(b, uint64(t.ProducerID))
 		b = e.AppendUint16(b, uint16(t.ProducerEpoch))
 		b = e.AppendUint64(b, uint64(t.FirstOffset))
@@ -119,7 +120,9 @@ func (m *Manager) Restore(snapshot []byte) error {
 		s.producers[p.ID] = &p
 	}
 	for range r.count(transactionSize) {
-		s.open.list = append(s.open.list, Transaction{ProducerID: r.int64(), ProducerEpoch: r.int16(), FirstOffset: r.int64(), LastOffset: r.int64(), CoordinatorEpoch: r.int32(), FirstTimestamp: r.int64()})
+		s.open.list = append(s.open.list, openTransaction{Transaction: Transaction{
+			ProducerID: r.int64(), ProducerEpoch: r.int16(), FirstOffset: r.int64(), LastOffset: r.int64(), CoordinatorEpoch: r.int32(), FirstTimestamp: r.int64(),
+		}})
 	}
 	for range r.count(abortedSize) {
 		restored.aborted = append(restored.aborted, Aborted{ProducerID: r.int64(), FirstOffset: r.int64(), LastOffset: r.int64(), LastStable: r.int64()})

@@ -8,29 +8,70 @@ import (
 
 // openTransactions holds the transactions without a marker.
 type openTransactions struct {
-	list []Transaction // in order of FirstOffset, which is unique
+	// list is in order of FirstOffset, which is unique among the open. A transaction that ended stays in it until as many have ended as are open:
+	// to close the gap at once would make a stop, which ends all from the oldest on, cost the square of their number.
+	list  []openTransaction
+	ended int // how many in list; never more than are open
+	head  int // the oldest one that is open, 0 if there is none
 	// orphans are those whose producer entry a MIRROR_PID_RESET took away: producer id → first offset. Elsewhere the entry's OpenSince leads here.
 	orphans map[int64]int64
 }
 
-func byFirst(t Transaction, first int64) int { return cmp.Compare(t.FirstOffset, first) }
+type openTransaction struct {
+	Transaction
+	ended bool
+}
+
+func (o *openTransactions) count() int { return len(o.list) - o.ended }
+
+// appendTo appends the open ones to dst, in order of FirstOffset.
+func (o *openTransactions) appendTo(dst []Transaction) []Transaction {
+	for i := range o.list {
+		if t := &o.list[i]; !t.ended {
+			dst = append(dst, t.Transaction)
+		}
+	}
+	return dst
+}
+
+// find is the place of the open one that begins at first, or where it would go.
+func (o *openTransactions) find(first int64) (i int, found bool) {
+	i, _ = slices.BinarySearchFunc(o.list, first, func(t openTransaction, first int64) int { return cmp.Compare(t.FirstOffset, first) })
+	for ; i < len(o.list) && o.list[i].FirstOffset == first; i++ {
+		if !o.list[i].ended {
+			return i, true
+		}
+	}
+	return i, false
+}
 
 // begin adds a transaction. In log order it starts above all others.
 func (o *openTransactions) begin(t Transaction) {
-	i, _ := slices.BinarySearchFunc(o.list, t.FirstOffset, byFirst)
-	o.list = slices.Insert(o.list, i, t)
+	i, _ := o.find(t.FirstOffset)
+	o.list = slices.Insert(o.list, i, openTransaction{Transaction: t})
+	o.head = min(o.head, i)
 }
 
 // at finds the one that begins at first. It stays valid until the next begin or end.
 func (o *openTransactions) at(first int64) *Transaction {
-	i, _ := slices.BinarySearchFunc(o.list, first, byFirst)
-	return &o.list[i]
+	i, _ := o.find(first)
+	return &o.list[i].Transaction
 }
 
 func (o *openTransactions) end(first int64) {
-	i, found := slices.BinarySearchFunc(o.list, first, byFirst)
-	if found {
-		o.list = slices.Delete(o.list, i, i+1)
+	i, found := o.find(first)
+	if !found {
+		return
+	}
+	o.list[i].ended = true
+	o.ended++
+	if o.ended > len(o.list)/2 {
+		o.list = slices.DeleteFunc(o.list, func(t openTransaction) bool { return t.ended })
+		o.ended, o.head = 0, 0
+		return
+	}
+	for o.list[o.head].ended { // at least half are open
+		o.head++
 	}
 }
 
@@ -39,7 +80,7 @@ func (o *openTransactions) oldest(end int64) int64 {
 	if len(o.list) == 0 {
 		return end
 	}
-	return min(o.list[0].FirstOffset, end)
+	return min(o.list[o.head].FirstOffset, end)
 }
 
 // orphan cuts all from their producer entries.
@@ -48,10 +89,12 @@ func (o *openTransactions) orphan() {
 		return
 	}
 	if o.orphans == nil {
-		o.orphans = make(map[int64]int64, len(o.list))
+		o.orphans = make(map[int64]int64, o.count())
 	}
-	for _, t := range o.list {
-		o.orphans[t.ProducerID] = t.FirstOffset
+	for i := range o.list {
+		if t := &o.list[i]; !t.ended {
+			o.orphans[t.ProducerID] = t.FirstOffset
+		}
 	}
 }
 
@@ -67,20 +110,25 @@ func (o *openTransactions) adopt(producerID int64) int64 {
 
 // forgetBelow drops the transactions whose data lies wholly below start: no reader can meet it. It returns the producers that have nothing open any more.
 func (o *openTransactions) forgetBelow(start int64) (producerIDs []int64) {
-	o.list = slices.DeleteFunc(o.list, func(t Transaction) bool {
-		if t.LastOffset >= start {
+	o.list = slices.DeleteFunc(o.list, func(t openTransaction) bool {
+		switch {
+		case t.ended:
+			return true
+		case t.LastOffset >= start:
 			return false
 		}
 		producerIDs = append(producerIDs, t.ProducerID)
 		delete(o.orphans, t.ProducerID)
 		return true
 	})
+	o.ended, o.head = 0, 0
 	return producerIDs
 }
 
 // copyTo makes dst equal, in dst's own memory.
 func (o *openTransactions) copyTo(dst *openTransactions) {
 	dst.list = append(dst.list[:0], o.list...)
+	dst.ended, dst.head = o.ended, o.head
 	dst.orphans = maps.Clone(o.orphans)
 }
 
