@@ -72,6 +72,9 @@ func (l *sliceLog) Read(_ context.Context, from int64, limit int) (out []byte, e
 func (l *sliceLog) TruncateTo(_ context.Context, offset int64) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.owner != mirror.OwnerOurs {
+		return 0, mirror.ErrFenced
+	}
 	if offset <= l.start {
 		l.batches, l.start, l.end = nil, offset, offset
 	}
@@ -85,19 +88,28 @@ func (l *sliceLog) TruncateTo(_ context.Context, offset int64) (int64, error) {
 	return l.end, nil
 }
 
-func (l *sliceLog) ResetTo(_ context.Context, start int64) error {
-	l.get(func() { l.batches, l.start, l.end = nil, start, start })
+// change does what only the mirror may do.
+func (l *sliceLog) change(f func()) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owner != mirror.OwnerOurs {
+		return mirror.ErrFenced
+	}
+	f()
 	return nil
 }
 
+func (l *sliceLog) ResetTo(_ context.Context, start int64) error {
+	return l.change(func() { l.batches, l.start, l.end = nil, start, start })
+}
+
 func (l *sliceLog) RaiseStart(_ context.Context, start int64) error {
-	l.get(func() {
+	return l.change(func() {
 		l.start = max(l.start, min(start, l.end))
 		for len(l.batches) > 0 && base(l.batches[0]).Last < l.start {
 			l.batches = l.batches[1:]
 		}
 	})
-	return nil
 }
 
 func (l *sliceLog) AwaitTruncated(context.Context) error { return nil }

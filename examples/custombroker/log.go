@@ -180,9 +180,21 @@ func (l *Log) Read(ctx context.Context, from int64, most int) ([]byte, error) {
 	return b[:whole:whole], nil
 }
 
+// lockClosed takes the writer's token for what only the mirror may do: a log that is open for clients stays as it is.
+func (l *Log) lockClosed(ctx context.Context, what string) error {
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	if l.meta.Open {
+		l.unlock()
+		return fmt.Errorf("%s a log that is open for clients: %w", what, mirror.ErrFenced)
+	}
+	return nil
+}
+
 // TruncateTo cuts in memory, so that no reader sees what goes, and then on disk.
 func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
-	if err := l.lock(ctx); err != nil {
+	if err := l.lockClosed(ctx, "truncation of"); err != nil {
 		return 0, err
 	}
 	defer l.unlock()
@@ -210,7 +222,7 @@ func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 
 // ResetTo empties the log.
 func (l *Log) ResetTo(ctx context.Context, start int64) error {
-	if err := l.lock(ctx); err != nil {
+	if err := l.lockClosed(ctx, "reset of"); err != nil {
 		return err
 	}
 	defer l.unlock()
@@ -219,7 +231,7 @@ func (l *Log) ResetTo(ctx context.Context, start int64) error {
 
 // RaiseStart moves the start up in meta. The bytes in front of it go once they are more than half of the file.
 func (l *Log) RaiseStart(ctx context.Context, start int64) error {
-	if err := l.lock(ctx); err != nil {
+	if err := l.lockClosed(ctx, "raising the start of"); err != nil {
 		return err
 	}
 	defer l.unlock()

@@ -18,6 +18,8 @@ type Subject struct {
 	RaiseLeaderEpoch func(ctx context.Context, epoch int32) error
 	// HoldReplication keeps Replicated where it is, and what waits for replicas waiting, until ReleaseReplication. Set both or neither.
 	HoldReplication, ReleaseReplication func()
+	// SetForeign gives the log to another process, or back to this one, closed.
+	SetForeign func(foreign bool) error
 	// Close frees what the log holds, when the kit is done with it.
 	Close func() error
 }
@@ -64,6 +66,7 @@ func closeSubject(t testing.TB, s Subject) {
 }
 
 func canRaise(s Subject) bool { return s.RaiseLeaderEpoch != nil }
+func canLose(s Subject) bool  { return s.SetForeign != nil }
 func canHold(s Subject) bool  { return s.HoldReplication != nil && s.ReleaseReplication != nil }
 
 var contract = []check{
@@ -194,6 +197,21 @@ var contract = []check{
 		refuse(t, s.Log, s.Log.LeaderEpoch(), mirror.ErrFenced, data(1, 1))
 		content(t, s.Log, []made{data(0, 1)})
 	}},
+	{name: "A foreign log is ErrFenced for the mirror", needs: canLose, run: func(t testing.TB, s Subject) {
+		add(t, s.Log, data(0, 1))
+		foreign(t, s, true)
+		owner(t, s.Log, mirror.OwnerForeign)
+		refuse(t, s.Log, s.Log.LeaderEpoch(), mirror.ErrFenced, data(1, 1))
+		foreign(t, s, false)
+		owner(t, s.Log, mirror.OwnerOurs)
+		content(t, s.Log, []made{data(0, 1)})
+	}},
+	{name: "TruncateTo on an open log is ErrFenced, and nothing changes", run: func(t testing.TB, s Subject) { leaves(t, s, false, truncations) }},
+	{name: "ResetTo on an open log is ErrFenced, and nothing changes", run: func(t testing.TB, s Subject) { leaves(t, s, false, resets) }},
+	{name: "RaiseStart on an open log is ErrFenced, and nothing changes", run: func(t testing.TB, s Subject) { leaves(t, s, false, raises) }},
+	{name: "TruncateTo on a foreign log is ErrFenced, and nothing changes", needs: canLose, run: func(t testing.TB, s Subject) { leaves(t, s, true, truncations) }},
+	{name: "ResetTo on a foreign log is ErrFenced, and nothing changes", needs: canLose, run: func(t testing.TB, s Subject) { leaves(t, s, true, resets) }},
+	{name: "RaiseStart on a foreign log is ErrFenced, and nothing changes", needs: canLose, run: func(t testing.TB, s Subject) { leaves(t, s, true, raises) }},
 	{name: "Open lets clients write, idempotent", run: func(t testing.TB, s Subject) {
 		openLog(t, s.Log)
 		owner(t, s.Log, mirror.OwnerOpen)
@@ -463,6 +481,14 @@ var contract = []check{
 	{name: "AwaitReplicated returns when its context ends", run: func(t testing.TB, s Subject) {
 		add(t, s.Log, data(0, 5))
 		ends(t, func(ctx context.Context) error { return s.Log.AwaitReplicated(ctx, 6) })
+	}},
+	{name: "AwaitReplicated says that its context's deadline passed", run: func(t testing.TB, s Subject) {
+		add(t, s.Log, data(0, 5))
+		ctx, cancel := context.WithTimeout(bounded(t), 10*time.Millisecond)
+		defer cancel()
+		if err := s.Log.AwaitReplicated(ctx, 6); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("AwaitReplicated returned %v when its context's deadline passed, not context.DeadlineExceeded", err)
+		}
 	}},
 	{name: "AwaitTruncated waits until every replica has followed", needs: canHold, run: func(t testing.TB, s Subject) {
 		add(t, s.Log, data(0, 5), data(5, 5))

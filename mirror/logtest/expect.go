@@ -183,14 +183,73 @@ func owner(t testing.TB, log mirror.Log, want mirror.Ownership) {
 	}
 }
 
-// ends checks that something waits until its context ends, and returns then.
+func foreign(t testing.TB, s Subject, foreign bool) {
+	t.Helper()
+	if err := s.SetForeign(foreign); err != nil {
+		t.Fatalf("SetForeign(%t): %v", foreign, err)
+	}
+}
+
+// drop is one of the calls that take something from a log.
+type drop struct {
+	name string
+	call func(ctx context.Context, log mirror.Log, to int64) error
+	to   []int64
+}
+
+// Of a log [2, 15] with batches at 0, 5 and 10. Also offsets at which there is nothing to do are refused.
+var (
+	truncations = drop{"TruncateTo", func(ctx context.Context, log mirror.Log, to int64) error {
+		_, err := log.TruncateTo(ctx, to)
+		return err
+	}, []int64{10, 7, 3, 2, 0, 15, 1000}}
+	resets = drop{"ResetTo", func(ctx context.Context, log mirror.Log, to int64) error { return log.ResetTo(ctx, to) }, []int64{2, 15, 7, 0, 1000}}
+	raises = drop{"RaiseStart", func(ctx context.Context, log mirror.Log, to int64) error { return log.RaiseStart(ctx, to) }, []int64{3, 5, 7, 15, 1000, 2, 0}}
+)
+
+// leaves checks that a log which is not the mirror's refuses a call and stays as it is.
+func leaves(t testing.TB, s Subject, isForeign bool, d drop) {
+	t.Helper()
+	log := []made{data(0, 5), data(5, 5), data(10, 5)}
+	add(t, s.Log, log...)
+	replicated(t, s.Log, 15)
+	if err := s.Log.RaiseStart(bounded(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range d.to {
+		kind, is := "an open", mirror.OwnerOpen
+		if isForeign {
+			kind, is = "a foreign", mirror.OwnerForeign
+			foreign(t, s, true)
+		} else {
+			openLog(t, s.Log)
+		}
+		if err := d.call(bounded(t), s.Log, to); !errors.Is(err, mirror.ErrFenced) {
+			t.Errorf("%s(%d) on %s log: error %v, not ErrFenced", d.name, to, kind, err)
+		}
+		owner(t, s.Log, is)
+		if isForeign {
+			foreign(t, s, false)
+		} else {
+			closeLog(t, s.Log)
+		}
+		owner(t, s.Log, mirror.OwnerOurs)
+		positions(t, s.Log, 2, 15)
+		content(t, s.Log, log)
+	}
+	replicated(t, s.Log, 15)
+	add(t, s.Log, data(15, 1))
+	content(t, s.Log, append(log, data(15, 1)))
+}
+
+// ends checks that something waits until its context is cancelled, and returns then and says so.
 func ends(t testing.TB, wait func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(bounded(t))
 	done := make(chan error, 1)
 	go func() { done <- wait(ctx) }()
 	cancel()
-	if err := <-done; err == nil {
-		t.Error("it returned without an error, though what it waits for cannot have happened")
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("it returned %v when its context was cancelled, not context.Canceled; what it waits for cannot have happened", err)
 	}
 }

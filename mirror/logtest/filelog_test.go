@@ -401,6 +401,9 @@ func (l *fileLog) Read(ctx context.Context, from int64, max int) ([]byte, error)
 func (l *fileLog) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.meta.Open {
+		return 0, mirror.ErrFenced
+	}
 	if err := l.settle(); err != nil {
 		return 0, err
 	}
@@ -428,6 +431,9 @@ func (l *fileLog) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 func (l *fileLog) ResetTo(ctx context.Context, start int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.meta.Open {
+		return mirror.ErrFenced
+	}
 	if err := l.settle(); err != nil {
 		return err
 	}
@@ -437,6 +443,9 @@ func (l *fileLog) ResetTo(ctx context.Context, start int64) error {
 func (l *fileLog) RaiseStart(ctx context.Context, start int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.meta.Open {
+		return mirror.ErrFenced
+	}
 	if err := l.settle(); err != nil {
 		return err
 	}

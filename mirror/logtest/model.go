@@ -80,6 +80,12 @@ func checkModel(t testing.TB, factory Factory) {
 				r.Fatalf("%s: %v", what, err)
 			}
 		}
+		fenced := func(what string, err error) {
+			r.Helper()
+			if !errors.Is(err, mirror.ErrFenced) {
+				r.Fatalf("%s of an open log: %v, not ErrFenced", what, err)
+			}
+		}
 		near := func(label string) int64 {
 			return rapid.Int64Range(max(m.start-4, 0), m.end+4).Draw(r, label)
 		}
@@ -138,6 +144,11 @@ func checkModel(t testing.TB, factory Factory) {
 			},
 			"truncate": func(r *rapid.T) {
 				to := near("to")
+				if m.open {
+					_, err := s.Log.TruncateTo(ctx, to)
+					fenced(fmt.Sprintf("truncation to %d", to), err)
+					return
+				}
 				low, high := m.truncate(to)
 				end, err := s.Log.TruncateTo(ctx, to)
 				ok("truncate", err)
@@ -151,12 +162,20 @@ func checkModel(t testing.TB, factory Factory) {
 			},
 			"reset": func(r *rapid.T) {
 				to := near("to")
+				if m.open {
+					fenced(fmt.Sprintf("reset to %d", to), s.Log.ResetTo(ctx, to))
+					return
+				}
 				ok("reset", s.Log.ResetTo(ctx, to))
 				*m = model{start: to, end: to, open: m.open}
 			},
 			"raise start": func(r *rapid.T) {
 				to := near("to")
 				ok("await replicated", s.Log.AwaitReplicated(ctx, m.end))
+				if m.open {
+					fenced(fmt.Sprintf("raise start to %d", to), s.Log.RaiseStart(ctx, to))
+					return
+				}
 				ok("raise start", s.Log.RaiseStart(ctx, to))
 				m.raiseStart(min(to, m.end))
 			},

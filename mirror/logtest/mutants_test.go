@@ -161,6 +161,27 @@ func (m *mutant) End() int64 {
 	return m.Log.End()
 }
 
+// as does something as if the log were ours when it has that owner, and says whether it had.
+func (m *mutant) as(is mirror.Ownership, do func()) bool {
+	ctx := context.Background()
+	owner, _, err := m.Log.Owner(ctx)
+	if err != nil || owner != is {
+		do()
+		return false
+	}
+	err = m.cluster.SetForeign("orders", 0, false) // ours, closed
+	do()
+	if is == mirror.OwnerOpen {
+		err = errors.Join(err, m.Log.Open(ctx))
+	} else {
+		err = errors.Join(err, m.cluster.SetForeign("orders", 0, true))
+	}
+	if err != nil {
+		panic(err)
+	}
+	return true
+}
+
 // raw replaces the log's content behind its back.
 func (m *mutant) raw(change func([]byte) []byte) {
 	b, err := m.cluster.RawLog("orders", 0)
@@ -278,10 +299,11 @@ var mutants = map[string]mutant{
 	}},
 	"does not close": {shut: func(m *mutant, ctx context.Context) error { return nil }},
 	"forgets its start when it closes": {shut: func(m *mutant, ctx context.Context) error {
-		if m.Log.Start() > 0 {
-			m.Log.ResetTo(ctx, m.Log.End())
+		err := m.Log.CloseForWrites(ctx)
+		if err == nil && m.Log.Start() > 0 {
+			err = m.Log.ResetTo(ctx, m.Log.End())
 		}
-		return m.Log.CloseForWrites(ctx)
+		return err
 	}},
 	"reads from the next batch on": {read: func(m *mutant, ctx context.Context, from int64, max int) ([]byte, error) {
 		b, err := m.Log.Read(ctx, from, max)
@@ -392,6 +414,85 @@ var mutants = map[string]mutant{
 		m.Log.AwaitReplicated(ctx, to)
 		return nil
 	}},
+	"hides that its deadline passed": {await: func(m *mutant, ctx context.Context, to int64) error {
+		if err := m.Log.AwaitReplicated(ctx, to); err != nil {
+			return context.Canceled
+		}
+		return nil
+	}},
+	"hides why it stopped waiting": {await: func(m *mutant, ctx context.Context, to int64) error {
+		if m.Log.AwaitReplicated(ctx, to) != nil {
+			return errors.New("not replicated")
+		}
+		return nil
+	}},
+	"hides why it stopped waiting for truncated replicas": {awaitCut: func(m *mutant, ctx context.Context) error {
+		if m.Log.AwaitTruncated(ctx) != nil {
+			return errors.New("not truncated")
+		}
+		return nil
+	}},
+	"truncates an open log": {cut: func(m *mutant, ctx context.Context, to int64) (end int64, err error) {
+		m.as(mirror.OwnerOpen, func() { end, err = m.Log.TruncateTo(ctx, to) })
+		return end, err
+	}},
+	"resets an open log": {reset: func(m *mutant, ctx context.Context, to int64) (err error) {
+		m.as(mirror.OwnerOpen, func() { err = m.Log.ResetTo(ctx, to) })
+		return err
+	}},
+	"raises the start of an open log": {raise: func(m *mutant, ctx context.Context, to int64) (err error) {
+		m.as(mirror.OwnerOpen, func() { err = m.Log.RaiseStart(ctx, to) })
+		return err
+	}},
+	"truncates a foreign log": {cut: func(m *mutant, ctx context.Context, to int64) (end int64, err error) {
+		m.as(mirror.OwnerForeign, func() { end, err = m.Log.TruncateTo(ctx, to) })
+		return end, err
+	}},
+	"resets a foreign log": {reset: func(m *mutant, ctx context.Context, to int64) (err error) {
+		m.as(mirror.OwnerForeign, func() { err = m.Log.ResetTo(ctx, to) })
+		return err
+	}},
+	"raises the start of a foreign log": {raise: func(m *mutant, ctx context.Context, to int64) (err error) {
+		m.as(mirror.OwnerForeign, func() { err = m.Log.RaiseStart(ctx, to) })
+		return err
+	}},
+	"refuses to truncate an open log and does it": {cut: func(m *mutant, ctx context.Context, to int64) (end int64, err error) {
+		if m.as(mirror.OwnerOpen, func() { end, err = m.Log.TruncateTo(ctx, to) }) {
+			return 0, mirror.ErrFenced
+		}
+		return end, err
+	}},
+	"refuses to reset an open log and does it": {reset: func(m *mutant, ctx context.Context, to int64) (err error) {
+		if m.as(mirror.OwnerOpen, func() { err = m.Log.ResetTo(ctx, to) }) {
+			return mirror.ErrFenced
+		}
+		return err
+	}},
+	"refuses to raise the start of an open log and does it": {raise: func(m *mutant, ctx context.Context, to int64) (err error) {
+		if m.as(mirror.OwnerOpen, func() { err = m.Log.RaiseStart(ctx, to) }) {
+			return mirror.ErrFenced
+		}
+		return err
+	}},
+	"says nothing when it does not truncate an open log": {cut: func(m *mutant, ctx context.Context, to int64) (int64, error) {
+		end, err := m.Log.TruncateTo(ctx, to)
+		if errors.Is(err, mirror.ErrFenced) {
+			return m.Log.End(), nil
+		}
+		return end, err
+	}},
+	"says nothing when it does not reset an open log": {reset: func(m *mutant, ctx context.Context, to int64) error {
+		if err := m.Log.ResetTo(ctx, to); !errors.Is(err, mirror.ErrFenced) {
+			return err
+		}
+		return nil
+	}},
+	"says nothing when it does not raise the start of an open log": {raise: func(m *mutant, ctx context.Context, to int64) error {
+		if err := m.Log.RaiseStart(ctx, to); !errors.Is(err, mirror.ErrFenced) {
+			return err
+		}
+		return nil
+	}},
 	"does not wait for truncated replicas": {awaitCut: func(m *mutant, ctx context.Context) error { return nil }},
 }
 
@@ -417,7 +518,8 @@ func mutated(m mutant) Factory {
 				_, err := m.cluster.RaiseLeaderEpochs(ctx, map[mirror.TopicPartition]int32{tp: epoch})
 				return err
 			},
-			Close: m.cluster.Close,
+			SetForeign: func(foreign bool) error { return m.cluster.SetForeign("orders", 0, foreign) },
+			Close:      m.cluster.Close,
 		}
 	}
 }
@@ -468,6 +570,9 @@ func TestModelFindsMutants(t *testing.T) {
 		"reads from the next batch on", "cuts the last batch it reads", "returns nothing rather than too much", "returns more than max", "reads below its start",
 		"reads nothing beyond its end", "fails to read at its end", "cuts a batch in half", "keeps the batch that partly lies above", "returns the offset asked for as its end",
 		"keeps its start when it is emptied", "loses one batch too many", "keeps its end at a reset", "drops the batch that contains the new start", "claims more than there is",
+		"truncates an open log", "resets an open log", "raises the start of an open log", "refuses to truncate an open log and does it", "refuses to reset an open log and does it",
+		"refuses to raise the start of an open log and does it", "says nothing when it does not truncate an open log", "says nothing when it does not reset an open log",
+		"says nothing when it does not raise the start of an open log",
 	} {
 		m, ok := mutants[name]
 		if !ok {

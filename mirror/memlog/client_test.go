@@ -461,3 +461,33 @@ func TestReplicasHeldAndKilled(t *testing.T) {
 		}
 	})
 }
+
+// TestStartOfAnOpenLogMovesForItsClientsOnly: retention and DeleteRecords go on where the mirror is fenced.
+func TestStartOfAnOpenLogMovesForItsClientsOnly(t *testing.T) {
+	ctx := t.Context()
+	c, log := destination(t, memlog.Config{})
+	if err := log.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	old := time.UnixMilli(1_700_000_000_000)
+	for _, at := range []time.Time{old, old, old.Add(time.Hour)} {
+		if _, err := c.Produce(ctx, "orders", 0, memlog.Record{Time: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fenced := func(start int64) {
+		t.Helper()
+		if err := log.RaiseStart(ctx, 3); !errors.Is(err, mirror.ErrFenced) || log.Start() != start {
+			t.Errorf("error %v, start %d; it should be fenced at %d", err, log.Start(), start)
+		}
+	}
+	fenced(0)
+	if err := c.DeleteRecords(ctx, "orders", 0, 1); err != nil {
+		t.Error(err)
+	}
+	fenced(1)
+	if start, err := c.Expire(ctx, "orders", 0, old.Add(time.Minute)); err != nil || start != 2 {
+		t.Errorf("start %d, %v", start, err)
+	}
+	fenced(2)
+}

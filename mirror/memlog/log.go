@@ -110,11 +110,19 @@ func (l *partitionLog) LeaderEpoch() int32 {
 	return l.leaderEpoch
 }
 
+// ours refuses what only the mirror may do, while the log is somebody else's. Under mu.
+func (l *partitionLog) ours(what string) error {
+	if l.owner == mirror.OwnerOurs {
+		return nil
+	}
+	return l.errorf("%s a log that is %s: %w", what, l.owner, mirror.ErrFenced)
+}
+
 // Append adds batches of the mirror.
 func (l *partitionLog) Append(ctx context.Context, leaderEpoch int32, batches []byte) error {
 	return l.call(ctx, "Append", func() error {
-		if l.owner != mirror.OwnerOurs {
-			return l.errorf("append to a log that is %s: %w", l.owner, mirror.ErrFenced)
+		if err := l.ours("append to"); err != nil {
+			return err
 		}
 		if leaderEpoch != l.leaderEpoch {
 			return l.errorf("append under leader epoch %d, the log's is %d: %w", leaderEpoch, l.leaderEpoch, mirror.ErrFenced)
@@ -221,6 +229,9 @@ func (l *partitionLog) read(from, limit int64, max int, one bool) []byte {
 // TruncateTo cuts the log.
 func (l *partitionLog) TruncateTo(ctx context.Context, offset int64) (end int64, err error) {
 	err = l.call(ctx, "TruncateTo", func() error {
+		if err := l.ours("truncation of"); err != nil {
+			return err
+		}
 		if offset < 0 {
 			return l.errorf("truncation to %d", offset)
 		}
@@ -279,6 +290,9 @@ func (l *partitionLog) empty(start int64) {
 // ResetTo drops everything.
 func (l *partitionLog) ResetTo(ctx context.Context, start int64) error {
 	return l.call(ctx, "ResetTo", func() error {
+		if err := l.ours("reset of"); err != nil {
+			return err
+		}
 		if start < 0 {
 			return l.errorf("reset to %d", start)
 		}
@@ -287,14 +301,18 @@ func (l *partitionLog) ResetTo(ctx context.Context, start int64) error {
 	})
 }
 
-// RaiseStart moves the log start offset up.
+// RaiseStart moves the log start offset up. An open log's moves by Cluster.DeleteRecords and Cluster.Expire.
 func (l *partitionLog) RaiseStart(ctx context.Context, start int64) error {
 	return l.call(ctx, "RaiseStart", func() error {
+		if err := l.ours("raising the start of"); err != nil {
+			return err
+		}
 		l.raiseStart(start)
 		return nil
 	})
 }
 
+// raiseStart moves the log start offset up, whoever asks. Under mu.
 func (l *partitionLog) raiseStart(start int64) {
 	start = min(start, l.highWatermark)
 	if start <= l.start {
