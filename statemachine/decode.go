@@ -97,6 +97,11 @@ func (s *PartitionState) setTag(tag uint32, value []byte) error {
 			return errTagLength
 		}
 		s.SourceTopicID = TopicID(value)
+	case tagStateFoundOpen:
+		if len(value) != 1 {
+			return errTagLength
+		}
+		s.FoundOpen = value[0] != 0
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ const (
 	tagStateEpisode       = 0 // of MirrorPartitionState
 	tagStateSourceCluster = 1
 	tagStateSourceTopic   = 2
+	tagStateFoundOpen     = 3
 
 	tagLMEOffset        = 0 // of LastMirrorEpochs
 	tagLMESourceCluster = 1
@@ -53,6 +54,9 @@ func AppendPartitionState(dst []byte, s PartitionState) []byte {
 	}
 	if s.SourceTopicID != (TopicID{}) {
 		t.add(tagStateSourceTopic, s.SourceTopicID[:])
+	}
+	if s.FoundOpen {
+		t.add(tagStateFoundOpen, []byte{1})
 	}
 	return t.append(dst)
 }

@@ -35,6 +35,10 @@ type PartitionState struct {
 	// (F-28, F-33). Tagged fields 1 and 2, ours.
 	SourceClusterID string
 	SourceTopicID   TopicID
+	// FoundOpen: clients wrote this log when the episode began, and nothing of it has been cut since. Until then the log is theirs: a start that is refused opens it
+	// again, and a stop opens it and does nothing else to it. It ends before the first cut and with the move to MIRRORING. Tagged field 3, ours, one byte 1; false is
+	// not written.
+	FoundOpen bool
 }
 
 // NewPartitionState is a member without a record: UNKNOWN, leader epoch −1, previous UNKNOWN.

@@ -48,6 +48,8 @@ func TestSpec8GoldenPartitionState(t *testing.T) {
 	plain := PartitionState{State: Mirroring, LeaderEpoch: 4, StateEpoch: 2, PreviousState: Unknown}
 	tagged := plain
 	tagged.Episode = 3
+	open := tagged
+	open.FoundOpen = true
 	failed := PartitionState{State: Failed, LeaderEpoch: -1, StateEpoch: 7, ErrorMessage: "gone", RetryAttempt: -1, PreviousState: Mirroring}
 	for _, tt := range []struct {
 		record PartitionState
@@ -55,6 +57,7 @@ func TestSpec8GoldenPartitionState(t *testing.T) {
 	}{
 		{plain, "00000200000004000000020000001000"}, // spec §8
 		{tagged, "000002000000040000000200000010 01 00 04 00000003"},
+		{open, "000002000000040000000200000010 02 00 04 00000003 03 01 01"},
 		{failed, "0000 07 ffffffff 00000007 05 676f6e65 ffff 02 00"},
 	} {
 		want := unhex(t, tt.golden)
@@ -152,6 +155,7 @@ func TestPartitionStateRoundTrips(t *testing.T) {
 			RetryAttempt:  rapid.Int16().Draw(t, "attempt"),
 			PreviousState: rapid.SampledFrom(allStates()).Draw(t, "previous"),
 			Episode:       rapid.Int32().Draw(t, "episode"),
+			FoundOpen:     rapid.Bool().Draw(t, "found open"),
 		}
 		if got, err := DecodePartitionState(AppendPartitionState(nil, s)); got != s || err != nil {
 			t.Fatalf("%+v reads as %+v, %v", s, got, err)
@@ -251,6 +255,7 @@ func TestHostileRecordsAreTypedErrors(t *testing.T) {
 		{"state: tags fall", state, "0000 02 00000004 00000002 00 0000 10 02 05 00 04 00", 20},
 		{"state: tag twice", state, "0000 02 00000004 00000002 00 0000 10 02 00 04 00000001 00 04 00000002", 24},
 		{"state: episode of 3 bytes", state, "0000 02 00000004 00000002 00 0000 10 01 00 03 000001", 18},
+		{"state: found open of 2 bytes", state, "0000 02 00000004 00000002 00 0000 10 01 03 02 0001", 18},
 		{"state: bytes left over", state, "0000 02 00000004 00000002 00 0000 10 00 00", 16},
 		{"LME: empty", lme, "", 0},
 		{"LME: version 1", lme, "0001 00000003 00", 0},

@@ -79,7 +79,8 @@ func Fail(r PartitionState, message string, nonRetryable bool) PartitionState {
 // begins with the first delay), and the move from one state that is not FAILED to another one; but MIRRORING.
 //
 // Episode grows by one when PREPARING is entered from UNKNOWN or STOPPED (decision 2), or from a FAILED that stands for one of these or for STOPPING: an LME that was
-// recorded there belongs to an episode that is over. Moving to FAILED is Fail with the message the record has. Staying changes nothing. Errors: *IllegalMoveError.
+// recorded there belongs to an episode that is over. FoundOpen ends with the move to a state in which the log is copied to, and stays through PREPARING, STOPPING, STOPPED
+// and FAILED. Moving to FAILED is Fail with the message the record has. Staying changes nothing. Errors: *IllegalMoveError.
 func Move(r PartitionState, to State) (PartitionState, error) {
 	from := r.State
 	switch {
@@ -105,6 +106,10 @@ func Move(r PartitionState, to State) (PartitionState, error) {
 		clear = r.RetryAttempt < 0 || to != RetryTarget(r) && to != Mirroring
 	default:
 		clear = to != Mirroring
+	}
+	switch to {
+	case Mirroring, EpochFencing, Pausing, Paused:
+		r.FoundOpen = false
 	}
 	r.State = to
 	if clear {

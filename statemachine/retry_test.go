@@ -301,3 +301,19 @@ func TestDecision2EpisodeGrowsWithEachStart(t *testing.T) {
 		t.Errorf("episode %d after the greatest", got.Episode)
 	}
 }
+
+// TestFoundOpenStaysUntilTheLogIsCopiedTo: a log that clients wrote when the episode began stays theirs through every move but the ones to a state that copies.
+func TestFoundOpenStaysUntilTheLogIsCopiedTo(t *testing.T) {
+	for _, from := range allStates() {
+		for _, to := range allStates() {
+			if from == to || !Legal(from, to) {
+				continue
+			}
+			got, err := Move(PartitionState{State: from, PreviousState: Unknown, FoundOpen: true}, to)
+			want := to == Preparing || to == Stopping || to == Stopped || to == Failed
+			if err != nil || got.FoundOpen != want {
+				t.Errorf("%v → %v: found open %v, %v; want %v", from, to, got.FoundOpen, err, want)
+			}
+		}
+	}
+}

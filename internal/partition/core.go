@@ -501,12 +501,19 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 		next = statemachine.ClearFailure(next) // what failed before says nothing about the stop
 		c.aborts, c.resetMade = nil, -1
 	}
+	if to == statemachine.Preparing && c.log.Owner == OwnerOpen {
+		next.FoundOpen = true // with this very write: a restart may bring the log back closed
+	}
 	c.due, c.fresh, c.startOver = false, false, false
 	c.persist(next, lme, nil)
 }
 
 // fail ends what is under way with FAILED. The message says what is wrong and what to do.
 func (c *Core) fail(message string, nonRetryable bool) {
+	if nonRetryable && c.closedOnClients() {
+		c.openAndFail(message)
+		return
+	}
 	c.abandon()
 	c.due, c.fresh = false, false
 	c.persist(statemachine.Fail(c.rec, message, nonRetryable), nil, nil)

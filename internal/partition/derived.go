@@ -199,6 +199,8 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		switch kind {
 		case Append, Truncate, Reset:
 			c.dirty = true
+		case CloseForWrites:
+			c.log.Owner = OwnerOurs // it may have taken effect: whoever wants the gate open has to open it
 		}
 		return
 	}

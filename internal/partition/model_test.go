@@ -312,6 +312,9 @@ func describeEffect(e *Effect) string {
 		if e.Record.RetryAttempt != 0 {
 			s += fmt.Sprintf(" attempt=%d previous=%v", e.Record.RetryAttempt, e.Record.PreviousState)
 		}
+		if e.Record.FoundOpen {
+			s += " found-open"
+		}
 		if e.LME != nil && e.LME.Offset < 0 {
 			s += fmt.Sprintf(" from cluster %s", e.LME.SourceClusterID)
 		} else if e.LME != nil {

@@ -13,7 +13,6 @@ type preparing struct {
 	recreated statemachine.TopicID // the source topic's new id, when it is not the one that was mirrored
 	startOver bool                 // FAILED because of that: a consent leads back to PREPARING
 
-	foundOpen bool  // the gate was open when we came
 	lmePoint  int64 // where the last mirror epoch says the log is to be cut
 	cutAt     int64
 	comparedE int64 // the end for which cutAt was computed
@@ -21,7 +20,6 @@ type preparing struct {
 
 func (c *Core) prepare() {
 	c.recreated = statemachine.TopicID{}
-	c.foundOpen = false
 	c.step = statemachine.CheckSource.String()
 	c.ask(Effect{Kind: CheckSource, Prepare: true, Refresh: true}, func(c *Core, e *Event) {
 		if !c.accept(e) {
@@ -44,9 +42,20 @@ func (c *Core) prepareOwner(e *Event) {
 		c.fail(foreignMessage, false)
 		return
 	case OwnerOpen:
-		c.foundOpen = true
+		if !c.rec.FoundOpen {
+			c.persistFoundOpen(true, func(c *Core) { c.sync((*Core).prepareFind) })
+			return
+		}
 	}
 	c.sync((*Core).prepareFind)
+}
+
+// persistFoundOpen records that the log is the clients', before it is closed, or that it no longer is, before it is cut: whatever comes in between, a refusal or a stop
+// after any number of failures and restarts then leaves it as it was found.
+func (c *Core) persistFoundOpen(found bool, then func(*Core)) {
+	next := c.rec
+	next.FoundOpen = found
+	c.persist(next, nil, then)
 }
 
 const foreignMessage = "another process leads the destination log; stop it, or wait until it has gone"
@@ -164,36 +173,48 @@ func (c *Core) prepareReplicated(e *Event) {
 	c.prepareCut()
 }
 
-// refuse ends a start that would drop what nobody consented to. A gate that stood open, or that a STOPPED partition is to have open, is opened again.
+// refuse ends a start that would drop what nobody consented to.
 func (c *Core) refuse() {
 	c.needs = &Consent{TopicID: c.cfg.TopicID, Partition: c.cfg.Partition, From: c.cutAt, To: c.log.End, Episode: c.rec.Episode}
-	if c.log.Owner == OwnerOurs && (c.foundOpen || c.untouched()) {
-		c.step = statemachine.OpenLog.String()
-		c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {
-			if e.Err != nil {
-				c.fail(fmt.Sprintf("the start is refused, and the destination log cannot be opened again: %v", e.Err), false)
-				return
-			}
-			c.refuseNow()
-		})
-		return
-	}
-	c.refuseNow()
-}
-
-func (c *Core) refuseNow() {
 	n := c.needs
 	if c.recreated != (statemachine.TopicID{}) {
-		message := c.recreatedMessage(c.recreated)
-		c.fail(message, true)
+		c.refuseWith(c.recreatedMessage(c.recreated))
 		return
 	}
 	why := fmt.Sprintf("the source's log and ours part at %d", n.From)
 	if c.src.LME < 0 {
 		why = "the source recorded no last mirror epoch for this cluster, so it cannot be told what it has of them"
 	}
-	c.fail(fmt.Sprintf("starting would drop the destination's records [%d, %d): %s. Nothing was changed. Look at the plan, then start with consent to drop [%d, %d) in episode %d, or keep the topic stopped",
-		n.From, n.To, why, n.From, n.To, n.Episode), true)
+	c.refuseWith(fmt.Sprintf("starting would drop the destination's records [%d, %d): %s. Nothing was changed. Look at the plan, then start with consent to drop [%d, %d) in episode %d, or keep the topic stopped",
+		n.From, n.To, why, n.From, n.To, n.Episode))
+}
+
+// refuseWith ends a start with a failure that only a person ends. A gate that a STOPPED partition is to have open is opened first, as fail does with one that stood open.
+func (c *Core) refuseWith(message string) {
+	if c.log.Owner == OwnerOurs && !c.rec.FoundOpen && c.untouched() {
+		c.openAndFail(message)
+		return
+	}
+	c.fail(message, true)
+}
+
+// closedOnClients says that PREPARING has closed, or may have closed, the gate of a log that still is the clients'.
+func (c *Core) closedOnClients() bool {
+	return c.rec.State == statemachine.Preparing && c.rec.FoundOpen && c.log.Owner == OwnerOurs && c.busy == (Token{})
+}
+
+// openAndFail opens the log before the failure is recorded: nobody knows how long it takes until a person looks at it.
+func (c *Core) openAndFail(message string) {
+	c.abandon()
+	c.running = true
+	c.step = statemachine.OpenLog.String()
+	c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.fail(fmt.Sprintf("the start is refused, and the destination log cannot be opened again: %v", e.Err), false)
+			return
+		}
+		c.fail(message, true)
+	})
 }
 
 // untouched says that the log still is as an earlier STOPPED left it, client writes included: the marks of that stop are there and this episode has cut nothing.
@@ -213,6 +234,10 @@ func (c *Core) prepareCut() {
 			c.fail("the source does not tell where its log starts; it is asked again", false)
 			return
 		}
+		if c.rec.FoundOpen {
+			c.persistFoundOpen(false, (*Core).prepareCut)
+			return
+		}
 		reason := "start over at the source's log start"
 		if c.recreated != (statemachine.TopicID{}) {
 			reason = fmt.Sprintf("source topic id %v → %v", c.topicID, c.recreated)
@@ -220,6 +245,10 @@ func (c *Core) prepareCut() {
 		c.cut = Truncation{From: c.log.Start, To: c.log.End, Reason: reason, Rounds: c.rounds()}
 		c.ask(Effect{Kind: Reset, Offset: c.src.LogStart, Dropped: c.cut}, (*Core).prepareWasCut)
 	case c.cutAt < c.log.End:
+		if c.rec.FoundOpen {
+			c.persistFoundOpen(false, (*Core).prepareCut)
+			return
+		}
 		reason := fmt.Sprintf("the source's log and ours part at %d (last mirror epoch %d, last mirror offset %d)", c.cutAt, c.src.LME, c.src.LMO)
 		c.cut = Truncation{From: c.cutAt, To: c.log.End, Reason: reason, Rounds: c.rounds()}
 		c.ask(Effect{Kind: Truncate, Offset: c.cutAt, Dropped: c.cut}, (*Core).prepareWasCut)

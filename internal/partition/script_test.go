@@ -371,6 +371,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "show": // the log and what is stored
 		fmt.Fprintf(&s.out, "log %v, replicated %d, epoch %d, %v\n", &s.log.batchLog, s.log.replicated, s.log.leaderEpoch, s.log.owner)
 		fmt.Fprintf(&s.out, "stored %v episode=%d", s.stored.State, s.stored.Episode)
+		if s.stored.FoundOpen {
+			s.out.WriteString(" found-open")
+		}
 		if s.lme != nil {
 			fmt.Fprintf(&s.out, " LME=%d LMO=%d of episode %d from cluster %s", s.lme.Epoch, s.lme.Offset, s.lme.Episode, s.lme.SourceClusterID)
 		}

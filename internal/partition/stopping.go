@@ -28,7 +28,7 @@ const maxMarkerWaits = 3
 // mustCarry says that the stop ends a start that may never have changed anything: then what the earlier stop recorded still is where the mirror ended, and has to be
 // carried into this episode before STOPPING is persisted. Recording the log's end anew would claim client writes as mirrored, and abort clients' transactions.
 func (c *Core) mustCarry() bool {
-	if !c.ended() || c.lme.Episode >= c.rec.Episode {
+	if !c.ended() || c.lme.Episode >= c.rec.Episode || c.rec.FoundOpen {
 		return false
 	}
 	return c.rec.State == statemachine.Preparing || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Preparing
@@ -105,18 +105,30 @@ func (c *Core) stopOwner(e *Event) {
 		c.fail("stopping: "+foreignMessage, false)
 	case OwnerOpen:
 		// Clients write: either this stop had come this far, or this episode never closed the log. Aborting and resetting now would hit clients.
-		if c.recorded() && c.log.LeaderEpoch <= c.lme.Epoch {
-			c.ask(Effect{Kind: RaiseEpoch, Epoch: c.lme.Epoch + 1}, func(c *Core, e *Event) {
-				if c.raised(e, c.lme.Epoch+1) {
-					c.stopped()
-				}
-			})
+		c.stopAbove((*Core).stopped)
+	default:
+		if c.rec.FoundOpen { // the log is the clients': their transactions are not ours to abort, their records not mirrored
+			if !c.logLost() {
+				c.stopAbove((*Core).stopOpen)
+			}
 			return
 		}
-		c.stopped()
-	default:
 		c.sync((*Core).stopQuiesce)
 	}
+}
+
+// stopAbove goes on when the leader epoch is above the last mirror epoch.
+func (c *Core) stopAbove(then func(*Core)) {
+	if !c.belowLME() {
+		then(c)
+		return
+	}
+	above := c.lme.Epoch + 1
+	c.ask(Effect{Kind: RaiseEpoch, Epoch: above}, func(c *Core, e *Event) {
+		if c.raised(e, above) {
+			then(c)
+		}
+	})
 }
 
 func (c *Core) stopQuiesce() {
@@ -182,9 +194,10 @@ func (c *Core) stopRecord() {
 	c.persist(c.rec, lme, (*Core).stopRaise)
 }
 
-// logLost fails the partition if its log ends below where the mirror of this episode ended (decision 19): clients would write over offsets that are known to be used.
+// logLost fails the partition if its log ends below where the last mirror ended, and nothing was cut since (decision 19): clients would write over offsets that are known
+// to be used.
 func (c *Core) logLost() bool {
-	if !c.recorded() || c.log.End >= c.lme.Offset {
+	if !c.recorded() && !(c.ended() && c.rec.FoundOpen) || c.log.End >= c.lme.Offset {
 		return false
 	}
 	c.fail(fmt.Sprintf("destination log lost: it ends at %d, but the mirror had ended at %d (last mirror epoch %d). It is not opened. Restore the log, or delete the topic and mirror it again",

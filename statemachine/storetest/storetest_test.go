@@ -320,6 +320,12 @@ func (s *session) apply(before sm.Entry, w sm.Write, reopened bool) (sm.Entry, s
 			after.LME = w.LME
 		}
 		return after, result
+	case "found open is lost":
+		if w.State != nil {
+			st := *w.State
+			st.FoundOpen = false
+			w.State = &st
+		}
 	case "episodes are lost":
 		if w.State != nil {
 			st := *w.State
@@ -482,6 +488,7 @@ func TestKitSaysNo(t *testing.T) {
 		"a check claims the key":                  "WriteWithoutChangeChecksOnly",
 		"an LME counts as a write of the state":   "LMEAloneLeavesTheState",
 		"episodes are lost":                       "EveryFieldComesBack",
+		"found open is lost":                      "EveryFieldComesBack",
 		"write shares memory":                     "StoreCopies",
 		"load shares memory":                      "StoreCopies",
 		"delete drops the LME":                    "DeleteForgetsAllButLME",
