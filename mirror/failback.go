@@ -269,13 +269,19 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 		}
 	}
 	r.Took = time.Since(r.Began)
-	switch {
-	case complete:
+	if complete {
 		return r, nil
-	case waitErr != nil:
-		return r, fmt.Errorf("%w: %w", ErrIncomplete, waitErr)
 	}
-	return r, ErrIncomplete
+	var behind []string
+	for _, t := range r.Topics {
+		behind = append(behind, t.Topic)
+	}
+	for _, p := range r.Partitions {
+		if p.Err != nil {
+			behind = append(behind, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
+		}
+	}
+	return r, incomplete(behind, waitErr)
 }
 
 func caughtUp(p *PartitionStatus) bool {

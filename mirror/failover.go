@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -24,8 +25,35 @@ func (m *Mirror) Snapshot() Snapshot {
 		s.Topics = append(s.Topics, ts)
 		s.Partitions = append(s.Partitions, t.Partitions...)
 	}
+	m.addWished(&s)
 	return s
 }
+
+// addWished adds the topics that are wanted but not taken up by this process yet, and notes what only the store knows of: neither may look as if it were not mirrored.
+func (m *Mirror) addWished(s *Snapshot) {
+	ctx, stop := context.WithTimeout(m.ctx, snapshotBound)
+	defer stop()
+	if state, err := m.cfg.Control.Read(ctx); err == nil {
+		for _, w := range state.Topics {
+			if name, _, err := w.Wish(); err != nil || name != m.cfg.Name || slices.ContainsFunc(s.Topics, func(t TopicSnapshot) bool { return t.Topic == w.Topic }) {
+				continue
+			}
+			s.Topics = append(s.Topics, TopicSnapshot{Topic: w.Topic, MirrorName: w.MirrorName, Reason: "this process has not taken it up yet; plan again in a moment"})
+		}
+	}
+	known := map[TopicID]bool{}
+	for _, p := range s.Partitions {
+		known[p.TopicID] = true
+	}
+	for _, e := range m.atOpen {
+		if !known[e.Key.TopicID] && e.State.State != statemachine.Stopped {
+			s.Unwanted++
+		}
+	}
+}
+
+// snapshotBound is the longest that a Snapshot waits for the Control.
+const snapshotBound = time.Second
 
 // FailoverReport is what a failover did. It is plain data.
 type FailoverReport struct {
@@ -50,7 +78,7 @@ type FailoverResult struct {
 	OpensAt     int64 // first offset for clients
 	Aborts      []AbortMarker
 	ResetAt     int64 // of the MIRROR_PID_RESET, Unknown
-	// Missing is how many offsets the source was known to have beyond FinalOffset. AtLeast: its end was not fresh when the failover was planned and nothing was heard since.
+	// Missing is how many offsets the source was known to have beyond FinalOffset when it was last heard of. At least: a forced failover does not ask it again.
 	Missing    Loss
 	SourceEnd  int64     // what Missing was computed with, Unknown
 	SourceSeen time.Time // when that was measured
@@ -63,7 +91,8 @@ var ErrIncomplete = errors.New("mirror: not complete")
 
 // ExecuteFailover carries a plan out: it wants the plan's topics stopped, and waits until every partition is open for clients or cannot be. It makes no call to the source.
 // It never refuses because ends have moved since the plan was made; the report names the differences. Repeating it is harmless. The context bounds the wait; give it
-// a deadline. The error is nil only if every topic of the plan was failed over: then errors.Is finds ErrIncomplete, or the context's end, and the report says which.
+// a deadline. The error is nil only if there was something to fail over and every topic of the plan was; otherwise errors.Is finds ErrIncomplete, and the context's end
+// where that cut the wait short, and the report says which partitions are not open, and why.
 func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (FailoverReport, error) {
 	r := FailoverReport{Mirror: m.cfg.Name, SourceClusterID: plan.SourceClusterID, DestinationClusterID: plan.DestinationClusterID, Began: time.Now()}
 	var topics []string
@@ -71,7 +100,7 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 		topics = append(topics, t.Topic)
 	}
 	if len(topics) == 0 {
-		return r, nil
+		return r, fmt.Errorf("%w: no topic is in mirror %s here, so nothing was failed over; start its topics (what the store holds of them is kept), then fail over", ErrIncomplete, m.cfg.Name)
 	}
 	results, err := m.admin.Stop(ctx, topics, StopOptions{})
 	if results == nil && err != nil {
@@ -103,13 +132,32 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 		}
 	}
 	r.Took = time.Since(r.Began)
-	switch {
-	case complete:
+	if complete {
 		return r, nil
-	case waitErr != nil:
-		return r, fmt.Errorf("%w: %w", ErrIncomplete, waitErr)
 	}
-	return r, ErrIncomplete
+	var open []string
+	for _, t := range r.Topics {
+		open = append(open, t.Topic)
+	}
+	for _, p := range r.Partitions {
+		if p.Err != nil {
+			open = append(open, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
+		}
+	}
+	return r, incomplete(open, waitErr)
+}
+
+// incomplete names what is not where it should be, the first few of it.
+func incomplete(names []string, cause error) error {
+	const few = 5
+	words := strings.Join(names[:min(len(names), few)], ", ")
+	if len(names) > few {
+		words += fmt.Sprintf(" and %d more", len(names)-few)
+	}
+	if cause != nil {
+		return fmt.Errorf("%w: %s: %w", ErrIncomplete, words, cause)
+	}
+	return fmt.Errorf("%w: %s; see the report for the reasons", ErrIncomplete, words)
 }
 
 // settledInterval is how often a wait looks besides at every change of a state.
@@ -182,7 +230,7 @@ func (m *Mirror) failoverResult(plan FailoverPlan, p *PartitionStatus, waitErr e
 		return res
 	}
 	if !p.SourceSeen.IsZero() && p.SourceEnd >= 0 && res.FinalOffset >= 0 {
-		res.Missing = Loss{Offsets: KnownNumber(max(0, p.SourceEnd-res.FinalOffset)), AtLeast: p.SourceSeen.Before(plan.Taken)}
+		res.Missing = Loss{Offsets: KnownNumber(max(0, p.SourceEnd-res.FinalOffset)), AtLeast: true}
 		if p.NothingLeft {
 			res.Missing.Offsets = KnownNumber(0)
 		}
@@ -193,7 +241,6 @@ func (m *Mirror) failoverResult(plan FailoverPlan, p *PartitionStatus, waitErr e
 		return res
 	}
 	was := plan.Partitions[i]
-	res.Missing.AtLeast = res.Missing.AtLeast && was.Loss.AtLeast
 	if was.Outcome == OutcomeDone {
 		res.AlreadyDone = true
 		return res
@@ -209,7 +256,25 @@ func (m *Mirror) failoverResult(plan FailoverPlan, p *PartitionStatus, waitErr e
 
 // Failover plans from what is known now and carries the plan out at once.
 func (m *Mirror) Failover(ctx context.Context, o FailoverOptions) (FailoverReport, error) {
+	m.settle(ctx)
 	return m.ExecuteFailover(ctx, PlanFailover(m.Snapshot(), o))
+}
+
+// settle waits until this process has taken up every topic that is wanted, as far as it can without a source: a failover right after Open has to know what there is.
+func (m *Mirror) settle(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, m.cfg.CallBound)
+	defer stop()
+	wanted, err := m.cfg.Control.Read(ctx)
+	if err != nil {
+		return // the failover will say so
+	}
+	members := map[string]bool{}
+	for _, w := range wanted.Topics {
+		if name, _, err := w.Wish(); err == nil && name == m.cfg.Name {
+			members[w.Topic] = true
+		}
+	}
+	_ = m.awaitTopics(ctx, members, func(t *TopicStatus) bool { return len(t.Partitions) > 0 || t.Err != nil })
 }
 
 // String is the report for a person: the verdict first, then a line for each partition.
@@ -226,6 +291,19 @@ func (r FailoverReport) String() string {
 	verdict := fmt.Sprintf("%d of %s open for clients", open, plural(len(r.Partitions), "partition", "partitions"))
 	if len(r.Topics) > 0 {
 		verdict += fmt.Sprintf("; %s refused", plural(len(r.Topics), "topic", "topics"))
+	}
+	var missing Loss
+	known, seen := int64(0), 0
+	for _, p := range r.Partitions {
+		if n, ok := p.Missing.Offsets.Value(); ok && !p.AlreadyDone {
+			known, seen = known+n, seen+1
+		}
+	}
+	if seen > 0 {
+		missing = Loss{Offsets: KnownNumber(known), AtLeast: true}
+	}
+	if open > 0 {
+		verdict += "; not mirrored: " + missing.String()
 	}
 	t.line("%s", verdict)
 	var rows, notes [][]string

@@ -196,7 +196,9 @@ func (l *link) noteInStep(w *want, when time.Time) {
 }
 
 func (l *link) drop(w *want) {
-	l.noteInStep(w, l.answeredAt(w))
+	at := l.answeredAt(w)
+	w.r.noteAnswered(at)
+	l.noteInStep(w, at)
 	l.set(w, wantWaiting)
 	delete(l.wants, w.r.tp)
 	w.on.changed = append(w.on.changed, w.r.tp)
@@ -404,7 +406,7 @@ func (b *brokerLink) run() {
 			b.failed(err)
 			continue
 		}
-		b.answered(began)
+		b.answered(began, reply)
 		any, records := b.dispatch(reply)
 		if !carriesRecords(reply) {
 			b.nothingFor()
@@ -516,7 +518,9 @@ func (b *brokerLink) failed(err error) {
 	var hit []*want
 	for _, w := range b.l.wants {
 		if w.on == b && w.state == wantReady {
-			b.l.noteInStep(w, b.l.answeredAt(w))
+			at := b.l.answeredAt(w)
+			w.r.noteAnswered(at)
+			b.l.noteInStep(w, at)
 			b.l.set(w, wantBusy)
 			w.failing = true
 			hit = append(hit, w)
@@ -553,9 +557,14 @@ func (b *brokerLink) pause(err error) time.Duration {
 	return time.Duration(float64(b.l.m.cfg.FetchBackoff<<shift) * (0.8 + 0.4*b.l.rng.Float64()))
 }
 
-// answered notes that the request that began then was answered.
-func (b *brokerLink) answered(began time.Time) {
+// answered notes that the request that began then was answered, and at once for whom with an error: nobody may look in between and take it for good news.
+func (b *brokerLink) answered(began time.Time, reply []FetchedPartition) {
 	b.l.mu.Lock()
+	for i := range reply {
+		if w := b.l.wants[reply[i].TopicPartition]; w != nil && w.on == b && reply[i].Err != nil {
+			w.failing = true
+		}
+	}
 	b.beforeOK, b.lastOK, b.began = b.lastOK, time.Now(), began
 	again := b.trouble
 	b.trouble, b.err, b.failures = false, nil, 0

@@ -604,6 +604,9 @@ func (m *Mirror) stopServing(err error) {
 
 // heartbeat asks the store whether this session still holds: a partition in step writes nothing for days, and must learn all the same that another process has taken over.
 func (m *Mirror) heartbeat() {
+	if m.persister.busy() {
+		return // the write under way will tell
+	}
 	ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
 	defer stop()
 	if _, err := m.session.Write(ctx, nil); errors.Is(err, statemachine.ErrFenced) {

@@ -31,6 +31,13 @@ func (p *persister) stuck(r *runner) error {
 	return p.err
 }
 
+// busy says that a write is failing at the moment.
+func (p *persister) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err != nil
+}
+
 func (p *persister) note(items []persistItem, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

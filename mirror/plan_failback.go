@@ -156,7 +156,12 @@ func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
 	if need := p.NeedsConsent; need != nil {
 		f.Outcome, f.Severity = OutcomeDrop, SeverityLoses
 		f.TopicID, f.Episode = need.TopicID, need.Episode
-		f.CommonPoint, f.From, f.To, f.Dropped = KnownNumber(need.From), KnownNumber(need.From), KnownNumber(need.To), KnownNumber(need.To-need.From)
+		f.From, f.To, f.Dropped = KnownNumber(need.From), KnownNumber(need.To), KnownNumber(need.To-need.From)
+		if _, recorded := f.LME.Value(); recorded {
+			f.CommonPoint = KnownNumber(need.From)
+		} else {
+			f.CommonPoint = Number{} // nothing was compared: all of it is given up
+		}
 		if p.Reason != "" {
 			say("%s", p.Reason)
 		}
@@ -285,7 +290,8 @@ func (p FailbackPlan) String() string {
 		}
 		rows = append(rows, []string{name, x.State, fmt.Sprint(x.End), source, x.CommonPoint.String(), cut, x.Dropped.String(), string(x.Outcome)})
 		if from, ok := x.From.Value(); ok && x.Outcome == OutcomeDrop {
-			notes = append(notes, []string{name, fmt.Sprintf("common point %d; this cluster gives up %d..%d", from, from, x.lastDropped())})
+			point := "common point " + x.CommonPoint.String()
+			notes = append(notes, []string{name, fmt.Sprintf("%s; this cluster gives up %d..%d", point, from, x.lastDropped())})
 		}
 		if e, ok := x.LME.Value(); ok {
 			notes = append(notes, []string{name, fmt.Sprintf("the source recorded: mirrored from here up to leader epoch %d, offset %s", e, x.LMO)})

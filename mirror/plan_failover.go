@@ -29,6 +29,7 @@ type FailoverPlan struct {
 	Loss                 Loss                `json:"loss"`     // of all partitions that will be stopped
 	Topics               []PlanTopic         `json:"topics"`   // in the order of the request
 	Partitions           []FailoverPartition `json:"partitions"`
+	Unwanted             int                 `json:"unwanted"` // partitions that only the state store knows of (Snapshot.Unwanted): they are not in this plan
 }
 
 // PlanTopic is what a plan intends for one topic.
@@ -68,7 +69,7 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 	fresh := cmp.Or(o.Fresh, 10*time.Second)
 	plan := FailoverPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(), SourceError: s.SourceError,
-		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{},
+		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{}, Unwanted: s.Unwanted,
 	}
 	var known int64
 	never := false
@@ -181,6 +182,13 @@ func planFailoverPartition(s *Snapshot, p *PartitionStatus, fresh time.Duration)
 		opens = max(opens, p.SourceEnd)
 	}
 	f.OpensAt = KnownNumber(opens + int64(len(f.Aborts)) + 1)
+	if p.NeedsConsent != nil {
+		// Refused before anything was compared or copied: what the log holds is not known to be the source's.
+		f.MirrorEnd, f.OpensAt = Number{}, Number{}
+		say("nothing of the source is known to be here: its log was never compared to the end, so what is missing cannot be known")
+		f.Severity = f.Loss.severity()
+		return f
+	}
 
 	if end, ok := f.SourceEnd.Value(); ok {
 		missing := max(0, end-p.Replicated)
@@ -207,6 +215,14 @@ func (p FailoverPlan) String() string {
 		t.line("the source does not answer: %s", p.SourceError)
 	}
 	t.line("%s", p.verdict())
+	if p.Unwanted > 0 {
+		t.line("NOT IN THIS PLAN: %s that the state store has in this mirror, of topics that nobody wants here; start those topics, then plan again", plural(p.Unwanted, "partition", "partitions"))
+	}
+	if p.SourceError == "" && slices.ContainsFunc(p.Partitions, func(x FailoverPartition) bool {
+		return x.Outcome == OutcomeStop && !x.SourceSeen.IsZero() && !x.Loss.AtLeast
+	}) {
+		t.line("The source still answers: end its producers first. What they write from now on is missing in the copy, and in no number here.")
+	}
 	var rows, notes [][]string
 	for _, x := range p.Topics {
 		if x.Outcome == OutcomeRefused && x.Reason != "" {
@@ -242,7 +258,7 @@ func (p FailoverPlan) String() string {
 		t.table(failoverColumns, rows)
 		t.line("")
 		t.line("MIRROR END: what replicas hold at the destination at the time above. SOURCE END: what the mirror last heard of the source, with its age. Loss counts offsets:")
-		t.line("records and transaction markers. OPENS AT: the first offset for clients, if nothing more is copied before the stop.")
+		t.line("records and transaction markers. OPENS AT: the first offset for clients, behind one ABORT for each open transaction and one MIRROR_PID_RESET, if nothing more is copied.")
 	}
 	if len(notes) > 0 {
 		t.line("")
@@ -323,7 +339,7 @@ func (p FailoverPlan) verdict() string {
 	case loses > 0:
 		s = fmt.Sprintf("LOSES %s in %s; %s", plural(int(n), "OFFSET", "OFFSETS"), plural(loses, "partition", "partitions"), stopping)
 	default:
-		s = "SAFE: nothing that the source is known to have is missing; " + stopping
+		s = "SAFE as of the times below: nothing that the source was known to have then is missing; " + stopping
 	}
 	if done > 0 {
 		s += fmt.Sprintf("; %s already done", plural(done, "partition", "partitions"))

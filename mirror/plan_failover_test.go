@@ -205,7 +205,7 @@ func TestDeadSourceShowsNoBareNumberInTheLossColumn(t *testing.T) {
 
 func TestTheSearchForBareNumbersFindsThem(t *testing.T) {
 	live := PlanFailover(liveSnapshot(), FailoverOptions{}).String()
-	if found := bareNumbers(live); !slices.Equal(found, []string{"5", "120"}) {
+	if found := bareNumbers(live); !slices.Equal(found, []string{"120"}) {
 		t.Errorf("%q in\n%s", found, live)
 	}
 	spoiled := strings.Replace(deadSourcePlan().String(), "unknown, at least 120", "120                  ", 1)
@@ -215,7 +215,7 @@ func TestTheSearchForBareNumbersFindsThem(t *testing.T) {
 }
 
 func TestEveryNumberOfTheSourceHasAnAge(t *testing.T) {
-	aged := regexp.MustCompile(`^(unknown|\d+, (measured|last seen) (now|\d+[smhd] ago))$`)
+	aged := regexp.MustCompile(`^(unknown|\d+, (measured|last seen) (<1s ago|\d+[smhd] ago))$`)
 	for _, plan := range []FailoverPlan{deadSourcePlan(), PlanFailover(liveSnapshot(), FailoverOptions{})} {
 		for _, p := range plan.Partitions {
 			if got := p.seen(plan.Taken); !aged.MatchString(got) {
@@ -224,7 +224,7 @@ func TestEveryNumberOfTheSourceHasAnAge(t *testing.T) {
 		}
 	}
 	for d, want := range map[time.Duration]string{
-		-time.Second: "now", 999 * time.Millisecond: "now", time.Second: "1s ago", 119 * time.Second: "119s ago", 2 * time.Minute: "2m ago", 119 * time.Minute: "119m ago",
+		-time.Second: "<1s ago", 999 * time.Millisecond: "<1s ago", time.Second: "1s ago", 119 * time.Second: "119s ago", 2 * time.Minute: "2m ago", 119 * time.Minute: "119m ago",
 		2 * time.Hour: "2h ago", 47 * time.Hour: "47h ago", 48 * time.Hour: "2d ago", 400 * 24 * time.Hour: "400d ago",
 	} {
 		if got := age(d); got != want {

@@ -39,6 +39,7 @@ type runner struct {
 	owner       Ownership // as the log said last
 	behindSince time.Time // since when the watchdog sees it behind at behindAt
 	behindAt    int64
+	answered    time.Time            // when the source last said anything about this partition, also that nothing has changed
 	refusal     error                // of the last state write that was refused
 	halted      bool                 // nothing is served here any more
 	dropped     partition.Truncation // last one that was carried out
@@ -293,6 +294,15 @@ func (r *runner) gate(move func(context.Context) error, to Ownership) func(conte
 	}
 }
 
+// noteAnswered remembers when the source last said anything about this partition.
+func (r *runner) noteAnswered(at time.Time) {
+	r.seenMu.Lock()
+	if at.After(r.answered) {
+		r.answered = at
+	}
+	r.seenMu.Unlock()
+}
+
 // refused notes why a state write was refused.
 func (r *runner) refused(err error) {
 	r.seenMu.Lock()
@@ -439,6 +449,10 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	r.seenMu.Lock()
 	next, owner, dropped, inStep := r.retryAt, r.owner, r.dropped, r.caughtUp
 	halted, refusal := r.halted, r.refusal
+	if healthy && answered.After(r.answered) {
+		r.answered = answered
+	}
+	answered = r.answered
 	r.seenMu.Unlock()
 
 	s := PartitionStatus{
@@ -480,7 +494,7 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	}
 
 	// A reply of a healthy fetch session that does not name this partition says that nothing has changed.
-	if healthy && !c.SourceSeen.IsZero() && answered.After(s.SourceSeen) {
+	if !c.SourceSeen.IsZero() && answered.After(s.SourceSeen) {
 		s.SourceSeen = answered
 	}
 	caughtUp := c.CaughtUp

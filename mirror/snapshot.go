@@ -22,6 +22,7 @@ type Snapshot struct {
 	SourceError          string // why the source does not answer; "" if it does, or if that is not known
 	Topics               []TopicSnapshot
 	Partitions           []PartitionStatus // in any order
+	Unwanted             int               // partitions that the store has in this mirror, not stopped, whose topic is not wanted by anybody here
 	Evidence             []Evidence        // for PlanFailback, at most one for a partition
 }
 
@@ -170,7 +171,7 @@ func (l Loss) severity() Severity {
 func age(d time.Duration) string {
 	switch {
 	case d < time.Second:
-		return "now"
+		return "<1s ago"
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%ds ago", d/time.Second)
 	case d < 2*time.Hour:
