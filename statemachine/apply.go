@@ -38,7 +38,7 @@ func Apply(before Entry, w Write, owner string, reopened bool) (after Entry, res
 	return after, WriteResult{StateEpoch: after.State.StateEpoch}
 }
 
-// check is the order of spec §2, coordinator fencing, behind contradiction and ownership.
+// check is the order of spec §2, coordinator fencing, behind contradiction and ownership; then decision 5.
 func check(before Entry, w Write, owner string, reopened bool) error {
 	if w.Delete && w.State != nil || w.Purge && (w.LME != nil || !w.Delete) {
 		return ErrContradiction
@@ -59,6 +59,10 @@ func check(before Entry, w Write, owner string, reopened bool) error {
 	}
 	if w.State != nil && !Legal(before.State.State, w.State.State) {
 		return &IllegalMoveError{From: before.State.State, To: w.State.State}
+	}
+	if w.LME != nil && before.LME != nil && w.LME.Episode == before.LME.Episode && *w.LME != *before.LME {
+		return fmt.Errorf("%w: episode %d ended at epoch %d, offset %d, and not at epoch %d, offset %d; read the record again and keep what it says",
+			ErrLMEWritten, before.LME.Episode, before.LME.Epoch, before.LME.Offset, w.LME.Epoch, w.LME.Offset)
 	}
 	return nil
 }

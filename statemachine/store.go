@@ -17,6 +17,9 @@ var ErrNotOwner = errors.New("statemachine: key belongs to another owner")
 // ErrContradiction: one Write asks for things that exclude each other.
 var ErrContradiction = errors.New("statemachine: write asks for a change and its removal at once")
 
+// ErrLMEWritten: the key's LME of that episode is recorded with another value. It is written once per episode, because readers elsewhere may have acted on it.
+var ErrLMEWritten = errors.New("statemachine: the episode's last mirror epoch is recorded already")
+
 // ErrClosed: the session was closed.
 var ErrClosed = errors.New("statemachine: session is closed")
 
@@ -34,6 +37,9 @@ type Entry struct {
 // With Purge its tombstone is written too, and nothing stays. Every state may be deleted, and deleting what is not there succeeds. Delete beside a State, Purge beside an
 // LME, and Purge without Delete are ErrContradiction. A Write without any of the four is checked and changes nothing.
 //
+// An LME is written once per episode: one of the recorded LME's Episode that differs from it is ErrLMEWritten, also when the state was deleted since. The same once more is fine,
+// so that a write of unknown outcome may be repeated.
+//
 // The first owner that writes a key owns it; writes of others are ErrNotOwner. TakeFrom takes a key over from the owner it names. It is accepted only when that owner was
 // opened again (StateStore.Open) since the key was last written: whoever takes keys opens the old owner's name first, which fences the process that had them, and
 // then writes them under its own. A TakeFrom that names somebody else than the key's owner is ErrNotOwner, unless the writer or nobody owns the key already: so a takeover
@@ -48,10 +54,10 @@ type Write struct {
 	Delete, Purge      bool
 }
 
-// WriteResult answers one Write, in the same order. A Write is checked in this order: contradiction, owner, leader epoch, state epoch, legality of the move.
+// WriteResult answers one Write, in the same order. A Write is checked in this order: contradiction, owner, leader epoch, state epoch, legality of the move, LME.
 type WriteResult struct {
 	StateEpoch int32 // the key's now: one more where a State was written, else as it was; 0 without a record. −1 with an Err
-	Err        error // ErrContradiction, ErrNotOwner, ErrFenced, ErrStateEpoch, *IllegalMoveError; nil: written
+	Err        error // ErrContradiction, ErrNotOwner, ErrFenced, ErrStateEpoch, *IllegalMoveError, ErrLMEWritten; nil: written
 }
 
 // StateStore keeps the states of partitions. Implementations: MemoryStore, files, compacted topics, yours (storetest checks it). Safe for concurrent use.

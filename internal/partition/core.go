@@ -3,6 +3,7 @@
 package partition
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -493,6 +494,9 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 	if err != nil {
 		c.fail(err.Error(), true)
 		return
+	}
+	if next.Episode != c.rec.Episode && c.lme != nil && next.Episode <= c.lme.Episode {
+		next.Episode = min(c.lme.Episode, math.MaxInt32-1) + 1 // the state was deleted and its LME kept: what is recorded there is not this episode's
 	}
 	if c.fresh {
 		next = statemachine.ClearFailure(next)

@@ -408,6 +408,9 @@ func (w *world) perform(e *Effect, f fault) (Event, bool) {
 			if !statemachine.Legal(w.stored.State, e.Record.State) {
 				panic(fmt.Sprintf("illegal move %v → %v", w.stored.State, e.Record.State))
 			}
+			if e.LME != nil && w.lme != nil && e.LME.Episode == w.lme.Episode && *e.LME != *w.lme {
+				panic(fmt.Sprintf("decision 5: the LME of episode %d is written twice, %+v and %+v", e.LME.Episode, *w.lme, *e.LME))
+			}
 			epoch := w.stored.StateEpoch
 			w.stored = e.Record
 			w.stored.StateEpoch = epoch + 1

@@ -9,10 +9,10 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// endsForGood says that an answer to a state write means that somebody else decides about this partition now.
+// endsForGood says that an answer to a state write means that somebody else decides about this partition now, or has decided.
 func endsForGood(err error) bool {
 	var illegal *statemachine.IllegalMoveError
-	return errors.Is(err, statemachine.ErrFenced) || errors.Is(err, statemachine.ErrNotOwner) || errors.Is(err, statemachine.ErrStateEpoch) || errors.As(err, &illegal)
+	return errors.Is(err, statemachine.ErrFenced) || errors.Is(err, statemachine.ErrNotOwner) || errors.Is(err, statemachine.ErrStateEpoch) || errors.Is(err, statemachine.ErrLMEWritten) || errors.As(err, &illegal)
 }
 
 func name(names []string, i int, kind string) string {

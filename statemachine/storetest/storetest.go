@@ -84,6 +84,7 @@ func rules() []rule {
 		{name: "RacingWritersLeaveOne", check: racingWritersLeaveOne},
 		{name: "EveryFieldComesBack", check: everyFieldComesBack},
 		{name: "LMEAloneLeavesTheState", check: lmeAloneLeavesTheState},
+		{name: "LMEIsWrittenOncePerEpisode", check: lmeIsWrittenOncePerEpisode},
 		{name: "StoreCopies", check: storeCopies},
 
 		{name: "DeleteForgetsAllButLME", check: deleteForgetsAllButLME},

@@ -320,6 +320,20 @@ func (s *session) apply(before sm.Entry, w sm.Write, reopened bool) (sm.Entry, s
 			after.LME = w.LME
 		}
 		return after, result
+	case "an episode's LME is written over":
+		judged.LME = nil
+		after, result := sm.Apply(judged, w, s.owner, reopened)
+		if result.Err == nil && w.LME == nil && !w.Purge {
+			after.LME = before.LME
+		}
+		if result.Err != nil {
+			after = before
+		}
+		return after, result
+	case "an episode's LME is kept silently":
+		if w.LME != nil && before.LME != nil && w.LME.Episode == before.LME.Episode {
+			w.LME = before.LME
+		}
 	case "found open is lost":
 		if w.State != nil {
 			st := *w.State
@@ -489,6 +503,8 @@ func TestKitSaysNo(t *testing.T) {
 		"an LME counts as a write of the state":   "LMEAloneLeavesTheState",
 		"episodes are lost":                       "EveryFieldComesBack",
 		"found open is lost":                      "EveryFieldComesBack",
+		"an episode's LME is written over":        "LMEIsWrittenOncePerEpisode",
+		"an episode's LME is kept silently":       "LMEIsWrittenOncePerEpisode",
 		"write shares memory":                     "StoreCopies",
 		"load shares memory":                      "StoreCopies",
 		"delete drops the LME":                    "DeleteForgetsAllButLME",

@@ -187,7 +187,7 @@ func del(k sm.Key, purge bool) sm.Write {
 	return sm.Write{Key: k, ExpectedStateEpoch: -1, LeaderEpoch: -1, Delete: true, Purge: purge}
 }
 
-// lastMirror is some LME.
+// lastMirror is some LME, of another episode for each epoch.
 func lastMirror(epoch int32) *sm.LastMirrorEpoch {
-	return &sm.LastMirrorEpoch{Epoch: epoch, Offset: 1 << 40, SourceClusterID: "source.cluster-1", Episode: 3, SourceTopicID: sm.TopicID{9, 8, 7}}
+	return &sm.LastMirrorEpoch{Epoch: epoch, Offset: 1 << 40, SourceClusterID: "source.cluster-1", Episode: epoch, SourceTopicID: sm.TopicID{9, 8, 7}}
 }

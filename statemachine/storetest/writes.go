@@ -326,6 +326,46 @@ func lmeAloneLeavesTheState(s *suite) {
 	s.expect(session, sm.Entry{Key: key(0), Owner: "node-1", State: want, LME: lastMirror(4)})
 }
 
+func lmeIsWrittenOncePerEpisode(s *suite) {
+	session := s.open("node-1")
+	w := set(key(0), sm.Stopping)
+	w.LME = lastMirror(3)
+	s.accept(session, w)
+	s.accept(session, w) // the same once more
+	for _, change := range []func(*sm.LastMirrorEpoch){
+		func(e *sm.LastMirrorEpoch) { e.Epoch++ },
+		func(e *sm.LastMirrorEpoch) { e.Offset-- },
+		func(e *sm.LastMirrorEpoch) { e.SourceClusterID = "" },
+		func(e *sm.LastMirrorEpoch) { e.SourceTopicID = sm.TopicID{} },
+	} {
+		other := lastMirror(3)
+		change(other)
+		s.refuse(session, sm.Write{Key: key(0), ExpectedStateEpoch: -1, LeaderEpoch: -1, LME: other}, sm.ErrLMEWritten)
+		beside := set(key(0), sm.Stopped) // neither is written
+		beside.LME = other
+		s.refuse(session, beside, sm.ErrLMEWritten)
+		gone := del(key(0), false)
+		gone.LME = other
+		s.refuse(session, gone, sm.ErrLMEWritten)
+	}
+	illegal := set(key(0), sm.Mirroring) // legality comes first
+	illegal.LME = lastMirror(3)
+	illegal.LME.Offset--
+	s.refuseMove(session, illegal, sm.Stopping)
+	s.accept(session, del(key(0), false)) // the LME stays, and so does the rule
+	again := sm.Write{Key: key(0), ExpectedStateEpoch: -1, LeaderEpoch: -1, LME: lastMirror(3)}
+	s.accept(session, again)
+	again.LME = lastMirror(3)
+	again.LME.Offset = 7
+	s.refuse(session, again, sm.ErrLMEWritten)
+	again.LME.Episode = 4
+	s.accept(session, again)
+	s.accept(session, del(key(0), true))
+	again.LME = lastMirror(4)
+	s.accept(session, again)
+	s.expect(session, sm.Entry{Key: key(0), Owner: "node-1", State: sm.NewPartitionState(), LME: lastMirror(4)})
+}
+
 func storeCopies(s *suite) {
 	session := s.open("node-1")
 	w := set(key(0), sm.Stopping)
