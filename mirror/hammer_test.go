@@ -112,7 +112,11 @@ func TestRandomReplyDamageHealsAndHarmsNoOtherPartition(t *testing.T) {
 			t.Error("no reply was damaged")
 		}
 		mu.Unlock()
+		m.same(0)
+		// The source's fetch session knows nothing of the damage, and names a partition again only when it has changed: the lag shown is right from then on.
+		m.a.fill("t", 0, 1)
 		m.inStepAndSame()
+		expect(t, "end", m.one("t", 0).End, 41)
 	})
 }
 
