@@ -685,7 +685,7 @@ type Status struct {
 	SourceClusterID      string // as the source said, else as configured or recorded; "" if nobody knows
 	DestinationClusterID string // "" until it was asked
 	Topics               []TopicStatus
-	Fenced               error // another process has taken over; this one serves nothing any more
+	Fenced               error // another process has opened the owner's name: this one serves nothing any more, at the latest one RefreshInterval later
 }
 
 // TopicStatus is one topic of a mirror.
