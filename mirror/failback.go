@@ -98,6 +98,9 @@ func (m *Mirror) examine(ctx context.Context, s *Snapshot, t *SourceTopic, own s
 			p.State, p.Episode, p.Reason, p.LME = e.State.State, e.State.Episode, e.State.ErrorMessage, e.LME
 		}
 		if p.State == statemachine.Unknown || p.State == statemachine.Stopped {
+			if p.LME != nil {
+				p.Episode = max(p.Episode, p.LME.Episode)
+			}
 			p.Episode++ // the one that is to begin
 		}
 		v, err := view(tp, s.SourceClusterID, t, offsets)
