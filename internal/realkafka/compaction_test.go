@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -11,11 +12,16 @@ import (
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 )
 
+// putAt is the time of the next batch of put. Segments roll by the times of records (segment.ms), so batches that must not share one are a second apart, however fast they
+// are written.
+var putAt = time.Now().Add(-time.Hour)
+
 func put(t *testing.T, cl *kgo.Client, topic string, keys ...string) {
 	t.Helper()
+	putAt = putAt.Add(time.Second)
 	var records []*kgo.Record
 	for _, k := range keys {
-		records = append(records, &kgo.Record{Topic: topic, Key: []byte(k), Value: []byte("of " + k)})
+		records = append(records, &kgo.Record{Topic: topic, Key: []byte(k), Value: []byte("of " + k), Timestamp: putAt})
 	}
 	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
