@@ -12,13 +12,16 @@ import (
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 )
 
-// putAt is the time of the next batch of put. Segments roll by the times of records (segment.ms), so batches that must not share one are a second apart, however fast they
-// are written.
-var putAt = time.Now().Add(-time.Hour)
+// putAt is the time of the newest batch of put. Segments roll by the times of records (segment.ms), so batches that must not share one are a second apart, however fast
+// they are written. A client gives records up by their times, so they are not old.
+var putAt time.Time
 
 func put(t *testing.T, cl *kgo.Client, topic string, keys ...string) {
 	t.Helper()
 	putAt = putAt.Add(time.Second)
+	if early := time.Now().Add(-20 * time.Second); putAt.Before(early) {
+		putAt = early
+	}
 	var records []*kgo.Record
 	for _, k := range keys {
 		records = append(records, &kgo.Record{Topic: topic, Key: []byte(k), Value: []byte("of " + k), Timestamp: putAt})
