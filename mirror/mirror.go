@@ -297,8 +297,7 @@ func (m *Mirror) provision(t *topicRun) {
 	err := m.setUp(t)
 	m.mu.Lock()
 	t.busy = false
-	same := (err == nil) == (t.err == nil) && (err == nil || err.Error() == t.err.Error())
-	t.err = err
+	same := t.trouble(err)
 	if err != nil {
 		t.tries++
 		t.notBefore = time.Now().Add(m.cfg.Retry.Delay(int16(min(t.tries, 1000)), 0.5))
@@ -486,10 +485,16 @@ func (m *Mirror) sourceTopic(s *SourceTopic) {
 	}
 }
 
+// trouble notes the topic's error, nil if there is none, and says whether it is what it was. Under Mirror.mu.
+func (t *topicRun) trouble(err error) (same bool) {
+	same = (err == nil) == (t.err == nil) && (err == nil || err.Error() == t.err.Error())
+	t.err = err
+	return same
+}
+
 func (m *Mirror) topicError(t *topicRun, err error) {
 	m.mu.Lock()
-	same := (err == nil) == (t.err == nil) && (err == nil || err.Error() == t.err.Error())
-	t.err = err
+	same := t.trouble(err)
 	m.mu.Unlock()
 	if !same {
 		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Topic: t.name, Partition: Unknown}), Err: err})

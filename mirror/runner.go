@@ -32,7 +32,6 @@ type runner struct {
 
 	// Only touched by the goroutine that handles events.
 	effects []partition.Effect
-	leader  int32              // of the source, for AddFetcher
 	cancel  context.CancelFunc // of the wait that runs beside, nil if none
 
 	seenMu      sync.Mutex
@@ -58,7 +57,7 @@ type SourceView = partition.SourceView
 
 func newRunner(m *Mirror, topic *topicRun, tp TopicPartition, log Log, seed uint64) *runner {
 	return &runner{
-		m: m, tp: tp, topic: topic, id: topic.id, log: log, leader: Unknown, moved: time.Now(), movedEnd: log.End(),
+		m: m, tp: tp, topic: topic, id: topic.id, log: log, moved: time.Now(), movedEnd: log.End(),
 		core: partition.New(m.cfg.core(tp, topic.id, seed)),
 		seen: SourceView{LeaderID: Unknown, LeaderEpoch: Unknown, LogStart: Unknown, HighWatermark: Unknown, LME: Unknown, LMO: Unknown},
 	}
