@@ -40,13 +40,6 @@ func NewAdmin(mirror string, control Control, states StateReader, destination De
 	return &Admin{mirror: mirror, control: control, states: states, destination: destination}, nil
 }
 
-// TopicResult is what a verb did for one topic.
-type TopicResult struct {
-	Topic   string
-	Err     error // an *Error; nil: what was asked for is recorded
-	Changed bool  // false: it was so before, or Err
-}
-
 // StartOptions belong to Start.
 type StartOptions struct {
 	// Consents allow dropping exactly these destination records (spec decision 7); FailbackPlan.Consents makes them. Each must belong to a topic of the request.

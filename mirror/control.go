@@ -3,15 +3,18 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// Control holds the desired state of a destination cluster: which topics are mirrored, by which mirror, and what the operator consented to.
-// Admin writes it, a Mirror reads it and follows. Safe for concurrent use. Every call ends with its context.
+// Control holds the desired state of a destination cluster, and what its mirrors report: which mirrors there are, which topics they mirror, what the operator consented
+// to, who did what, and how each partition was when it was last seen. Admin writes the desired state, a Mirror reads it and follows. NewControl is one for several processes.
+// Safe for concurrent use. Every call ends with its context.
 type Control interface {
 	// Read returns a copy of the state; it is the caller's.
 	Read(ctx context.Context) (ControlState, error)
@@ -19,16 +22,87 @@ type Control interface {
 	// nothing. change may be called more than once (when somebody else wrote in between), must depend on its argument only, and must not call the Control.
 	// A state that change leaves equal is not written.
 	Update(ctx context.Context, change func(*ControlState) error) error
-	// Changed returns a channel that is closed at the next change. Take it before Read, so that no change is missed.
+	// Changed returns a channel that is closed at the next change of the state, whoever makes it, within a second. Take it before Read, so that no change is missed.
 	Changed() <-chan struct{}
+	// History returns what verbs did, oldest first; at most the newest HistoryLimit entries are kept.
+	History(ctx context.Context) ([]HistoryEntry, error)
+	// Reports returns what the processes reported last, sorted, also when they are dead since.
+	Reports(ctx context.Context) (Reports, error)
+	// OpenReporter lets one process report; an earlier reporter of that owner is fenced (its calls return an error that is statemachine.ErrFenced).
+	OpenReporter(ctx context.Context, owner string) (Reporter, error)
 }
+
+// HistoryLimit is how many entries of history are kept.
+const HistoryLimit = 1000
 
 // ControlState is the desired state as plain data.
 type ControlState struct {
-	// Version counts the changes. It is set by the Control.
+	// Version grows with each change. It is set by the Control.
 	Version int64
+	// Mirrors is sorted by name; each name is there once.
+	Mirrors []MirrorEntry
+	// Deleted are mirrors whose state records still need their tombstones, and names that were deleted and not created again. Sorted by name.
+	Deleted []DeletedMirror
 	// Topics is sorted by topic name; each name is there once.
 	Topics []TopicWish
+	// Origins say where mirrored topics come from, sorted by mirror and topic. Mirrors write them.
+	Origins []TopicOrigin
+	// Provenance is what metadata sync wrote at the destination, sorted by mirror, kind and name (spec decision 17).
+	Provenance []Provenance
+	// Note is an entry that this change adds to the history; nil in what Read returns. The Control numbers it.
+	Note *HistoryEntry
+}
+
+// MirrorEntry is one mirror: it exists because this is recorded (spec §1.1).
+type MirrorEntry struct {
+	Name     string
+	Settings Settings // what was set, not the defaults; may be empty for a mirror whose Source is given in Go
+	// SourceClusterID is whom the mirror reads from, "" until the source has said it or somebody pinned it. Another id is refused (F-33).
+	SourceClusterID string
+	Created         time.Time
+}
+
+// DeletedMirror is a mirror that was deleted. Whoever has its state records writes their tombstones, as often as it takes (spec §1.4, decision 8).
+type DeletedMirror struct {
+	Name  string
+	Purge bool // the last mirror epochs too: a later failback copies everything again
+	At    time.Time
+}
+
+// TopicOrigin is where a mirrored topic comes from, so that a loop of any length is seen (spec decision 14).
+type TopicOrigin struct {
+	Mirror          string
+	Topic           string
+	SourceClusterID string
+	Upstream        []string // cluster ids that the source itself mirrors the topic from, nearest first, as far as it says
+}
+
+// Provenance is one thing that metadata sync wrote. Kind and Name are its own; Value is opaque.
+type Provenance struct {
+	Mirror string
+	Kind   string // "config", "group", "acl"
+	Name   string
+	Value  string
+}
+
+// HistoryEntry is one verb that changed something: who, when, why (spec §1; it is data beside the desired state, written with it in one step).
+type HistoryEntry struct {
+	Number int64 // given by the Control, from 1
+	Time   time.Time
+	Verb   string // "create", "start" …
+	Mirror string
+	Topics []string // that it changed
+	Who    Operator
+	Reason string
+	Plan   string // Result.Plan
+	Detail string // what else there is to know, "" if nothing
+}
+
+// Operator is who uses the verbs. Zero fields are filled from the process: host name, user of the operating system, program name.
+type Operator struct {
+	Host   string
+	User   string
+	Client string
 }
 
 // TopicWish is what is wanted of one topic.
@@ -39,8 +113,58 @@ type TopicWish struct {
 	// AdoptedFrom is the mirror in which the topic was stopped before this one took it over, "" if none. Its state records get their tombstones in the write that
 	// makes this mirror's first ones; what it recorded as last mirror epochs stays (spec decision 21).
 	AdoptedFrom string
-	// Consents are what may be dropped when mirroring begins, sorted by topic id, partition, offset. They are used up when MIRRORING is reached (spec decision 7).
+	// Consents are what may be dropped when mirroring begins, sorted by topic id, partition, offset. They are used up when MIRRORING is reached (spec decision 7), mean nothing
+	// while the topic is stopped, and are replaced by the next Start.
 	Consents []Consent
+	// Recover counts how often Recover was asked for: a Mirror that sees it grow tries the topic's failed partitions again.
+	Recover int64
+}
+
+// Reports is what processes said of themselves and of their partitions.
+type Reports struct {
+	Nodes      []NodeReport      // by owner and mirror
+	Partitions []PartitionReport // by mirror, topic, partition
+}
+
+// NodeReport is one process that runs, or ran, one mirror.
+type NodeReport struct {
+	Owner         string
+	Mirror        string
+	Host          string
+	PID           int
+	Opened        time.Time
+	Seen          time.Time // when it reported last
+	SourceError   string    // why its source does not answer, "" if it does
+	DestinationID string    // cluster id
+	Trouble       []string  // of whole topics, one line each
+}
+
+// PartitionReport is how one partition was when its process reported last. Offsets that nobody knows are Unknown.
+type PartitionReport struct {
+	Mirror           string
+	Topic            string
+	Partition        int32
+	TopicID          TopicID // the destination's
+	Owner            string
+	State            statemachine.State
+	Reason           string
+	RetryAttempt     int16
+	SourceEnd        int64     // high watermark at the source
+	SourceSeen       time.Time // when that was measured; zero: never
+	DestinationStart int64
+	DestinationEnd   int64     // replicated end of the copy
+	InStep           time.Time // the last moment at which the copy held everything then known at the source; zero: never
+	LostFrom, LostTo int64     // the last range lost at the source, both 0: none
+	At               time.Time // when this was so
+}
+
+// Reporter writes the reports of one process. Safe for concurrent use.
+type Reporter interface {
+	// Report replaces the node's report and those of the partitions that are given, in one step.
+	Report(ctx context.Context, node NodeReport, partitions []PartitionReport) error
+	// Forget removes the reports of a whole mirror by this or any fenced owner.
+	Forget(ctx context.Context, mirror string) error
+	Close() error
 }
 
 // Wish splits MirrorName into the mirror and what is wanted. Errors: a value that nobody could have written.
@@ -151,6 +275,18 @@ func (m *memoryControl) Update(ctx context.Context, change func(*ControlState) e
 	close(m.changed)
 	m.changed = make(chan struct{})
 	return nil
+}
+
+func (m *memoryControl) History(context.Context) ([]HistoryEntry, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (m *memoryControl) Reports(context.Context) (Reports, error) {
+	return Reports{}, errors.ErrUnsupported
+}
+
+func (m *memoryControl) OpenReporter(context.Context, string) (Reporter, error) {
+	return nil, errors.ErrUnsupported
 }
 
 func (m *memoryControl) Changed() <-chan struct{} {

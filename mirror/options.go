@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,9 @@ type Config struct {
 	// Source and Destination are the caller's: Close of the Mirror does not close them.
 	Source      Source
 	Destination Destination
+	// OpenSource, instead of Source, opens the source from the settings that the Control holds of this mirror (kafkasource.FromSettings). The Mirror closes what it opened, and
+	// opens anew when a connection setting is altered.
+	OpenSource func(ctx context.Context, settings Settings) (Source, error)
 	// Store keeps partition states. Owner is the name under which it is opened; a second process that opens the same name fences this one ["mirror"].
 	Store statemachine.StateStore
 	Owner string
@@ -74,8 +78,8 @@ func (c *Config) complete() error {
 	if err := statemachine.CheckMirrorName(c.Name); err != nil {
 		errs = append(errs, err)
 	}
-	if c.Source == nil {
-		errs = append(errs, errors.New("Config.Source is not set"))
+	if (c.Source == nil) == (c.OpenSource == nil) {
+		errs = append(errs, errors.New("exactly one of Config.Source and Config.OpenSource has to be set"))
 	}
 	if c.Destination == nil {
 		errs = append(errs, errors.New("Config.Destination is not set"))

@@ -52,7 +52,7 @@ func MayImport(pkg, path string) (rule string, ok bool) {
 	if inside && within(own, "internal/kafkatest") && !withinAny(pkg, "internal/kafkatest", "internal/bench", "internal/long") {
 		return no("only tests and measurements start Kafka")
 	}
-	if path == "testing" && !withinAny(pkg, "mirror/logtest", "mirror/mirrortest", "statemachine/storetest") {
+	if path == "testing" && !withinAny(pkg, "mirror/logtest", "mirror/mirrortest", "statemachine/storetest", "keyedlog/keyedlogtest") {
 		return no("only conformance kits import testing")
 	}
 	switch {
@@ -75,6 +75,10 @@ func MayImport(pkg, path string) (rule string, ok bool) {
 		}
 		if inside && within(own, "internal/partition") {
 			return no("the core of a partition is mirror's alone")
+		}
+	case within(pkg, "keyedlog"):
+		if inside && own != "statemachine" && own != "keyedlog" || !inside && !standard {
+			return no("a keyed log needs the standard library and the codecs of statemachine only")
 		}
 	case within(pkg, "statemachine"):
 		if inside && own != "statemachine" {
