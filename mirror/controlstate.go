@@ -1,0 +1,67 @@
+package mirror
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Mirror returns a mirror's entry; ok is false when it does not exist. Settings are shared with s.
+func (s *ControlState) Mirror(name string) (entry MirrorEntry, ok bool) {
+	if i, ok := s.findMirror(name); ok {
+		return s.Mirrors[i], true
+	}
+	return MirrorEntry{}, false
+}
+
+// SetMirror adds a mirror's entry or replaces it; a mirror that is there is not deleted any more.
+func (s *ControlState) SetMirror(entry MirrorEntry) {
+	s.Deleted = slices.DeleteFunc(s.Deleted, func(d DeletedMirror) bool { return d.Name == entry.Name })
+	i, ok := s.findMirror(entry.Name)
+	if ok {
+		s.Mirrors[i] = entry
+		return
+	}
+	s.Mirrors = slices.Insert(s.Mirrors, i, entry)
+}
+
+// RemoveMirror takes a mirror's entry out and notes that it was deleted. Its topics are the caller's business.
+func (s *ControlState) RemoveMirror(d DeletedMirror) {
+	if i, ok := s.findMirror(d.Name); ok {
+		s.Mirrors = slices.Delete(s.Mirrors, i, i+1)
+	}
+	s.Deleted = slices.DeleteFunc(s.Deleted, func(other DeletedMirror) bool { return other.Name == d.Name })
+	s.Deleted = append(s.Deleted, d)
+	slices.SortFunc(s.Deleted, func(a, b DeletedMirror) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// DeletedMirror returns when and how a mirror was deleted; ok is false when it was not, or was created again.
+func (s *ControlState) DeletedMirror(name string) (d DeletedMirror, ok bool) {
+	i := slices.IndexFunc(s.Deleted, func(d DeletedMirror) bool { return d.Name == name })
+	if i < 0 {
+		return DeletedMirror{}, false
+	}
+	return s.Deleted[i], true
+}
+
+// Origin returns where a topic of a mirror comes from.
+func (s *ControlState) Origin(mirror, topic string) (o TopicOrigin, ok bool) {
+	i := slices.IndexFunc(s.Origins, func(o TopicOrigin) bool { return o.Mirror == mirror && o.Topic == topic })
+	if i < 0 {
+		return TopicOrigin{}, false
+	}
+	return s.Origins[i], true
+}
+
+// SetOrigin adds an origin or replaces it, and keeps the order.
+func (s *ControlState) SetOrigin(o TopicOrigin) {
+	i, ok := slices.BinarySearchFunc(s.Origins, o, func(a, b TopicOrigin) int { return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Topic, b.Topic)) })
+	if ok {
+		s.Origins[i] = o
+		return
+	}
+	s.Origins = slices.Insert(s.Origins, i, o)
+}
+
+func (s *ControlState) findMirror(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.Mirrors, name, func(m MirrorEntry, name string) int { return cmp.Compare(m.Name, name) })
+}
