@@ -109,6 +109,7 @@ statemachine/storetest checks it.
 	mirror/logtest                     conformance and crash kit for a Log
 	statemachine                pure   states, moves, steps, retries; StateStore and its records; MemoryStore
 	statemachine/storetest             conformance kit for a StateStore
+	keyedlog                           keyed records with atomic conditional batches; a StateStore over them
 	producerstate               pure   producers and in-flight transactions of one log
 	logtrunc                    pure   leader-epoch cache, truncation at the last mirror epoch, the point where two logs part
 	txnabort                    pure   the ABORT markers and the MIRROR_PID_RESET that end a mirror

@@ -93,3 +93,21 @@ func CheckOwner(v View, key []byte, writer string) error {
 	}
 	return fmt.Errorf("%w: %q has written key %x", ErrOwned, r.Writer, bytes.Clone(r.Key))
 }
+
+// CheckChanges is what a Log asks before it writes anything of what decide chose: CheckOwner for every change, and for Session.Update whether the key is one of the named ones.
+// keys nil, as in Log.Update, is any key. A key that was not named is an error in the caller's program.
+func CheckChanges(v View, writer string, keys [][]byte, changes []Change) error {
+	named := make(map[string]bool, len(keys))
+	for _, k := range keys {
+		named[string(k)] = true
+	}
+	for _, c := range changes {
+		if keys != nil && !named[string(c.Key)] {
+			return fmt.Errorf("keyedlog: key %x is changed but was not named; name each key that decide may change", c.Key)
+		}
+		if err := CheckOwner(v, c.Key, writer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
