@@ -140,7 +140,7 @@ func TestOpenRefusesAConfigThatCannotWork(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	expectWords(t, err.Error(), "x.stopped", "Source is not set", "Destination is not set", "Store is not set", "Sink is not set", "CallBound is negative", "loss policy 9 is none of")
+	expectWords(t, err.Error(), "x.stopped", "exactly one of Config.Source and Config.OpenSource", "Destination is not set", "Store is not set", "Sink is not set", "CallBound is negative", "loss policy 9 is none of")
 	for name, spoil := range map[string]func(*mirror.Config){
 		"Sink": func(c *mirror.Config) { c.Sink = nil }, "Source": func(c *mirror.Config) { c.Source = nil }, "Store": func(c *mirror.Config) { c.Store = nil },
 	} {

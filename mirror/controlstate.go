@@ -54,7 +54,9 @@ func (s *ControlState) Origin(mirror, topic string) (o TopicOrigin, ok bool) {
 
 // SetOrigin adds an origin or replaces it, and keeps the order.
 func (s *ControlState) SetOrigin(o TopicOrigin) {
-	i, ok := slices.BinarySearchFunc(s.Origins, o, func(a, b TopicOrigin) int { return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Topic, b.Topic)) })
+	i, ok := slices.BinarySearchFunc(s.Origins, o, func(a, b TopicOrigin) int {
+		return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Topic, b.Topic))
+	})
 	if ok {
 		s.Origins[i] = o
 		return

@@ -30,6 +30,7 @@ type Mirror struct {
 
 	persister persister
 	raiser    raiser
+	lease     lease
 	desk      desk
 	link      *link
 	asks      semaphore
@@ -73,6 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.admin = newAdmin(&m.cfg)
 	m.persister = persister{m: m, q: newGathering[persistItem]()}
 	m.raiser = raiser{m: m, q: newGathering[raiseItem]()}
+	m.lease = lease{m: m, asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
 	m.link = newLink(m)
 	openCtx, stop := context.WithTimeout(ctx, cfg.CallBound)
@@ -99,6 +101,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	m.spawn(m.persister.run)
 	m.spawn(m.raiser.run)
+	m.spawn(m.lease.run)
 	m.spawn(m.desk.run)
 	m.spawn(m.reconcileLoop)
 	m.spawn(m.refreshLoop)
@@ -511,7 +514,6 @@ func (m *Mirror) refreshLoop() {
 		case <-m.ctx.Done():
 			return
 		case <-tick.C:
-			m.heartbeat()
 			// While nothing is fetched the partitions' own retries look at the source; refreshes besides get rare.
 			if quiet++; m.link.anyHealthy() {
 				quiet = 0
@@ -605,18 +607,6 @@ func (m *Mirror) stopServing(err error) {
 		m.emit(Fenced{EventMeta: m.meta(TopicPartition{Partition: Unknown}), Err: err})
 	}
 	m.stateChanged()
-}
-
-// heartbeat asks the store whether this session still holds: a partition in step writes nothing for days, and must learn all the same that another process has taken over.
-func (m *Mirror) heartbeat() {
-	if m.persister.busy() {
-		return // the write under way will tell
-	}
-	ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
-	defer stop()
-	if _, err := m.session.Write(ctx, nil); errors.Is(err, statemachine.ErrFenced) {
-		m.stopServing(err)
-	}
 }
 
 // stateChanged wakes whoever waits for states.

@@ -79,6 +79,7 @@ func (p *persister) write(items []persistItem) {
 	writes = append(writes, p.adopted(items)...)
 	wait := 100 * time.Millisecond
 	for attempt := 0; ; attempt++ {
+		began := time.Now()
 		ctx, stop := context.WithTimeout(p.m.ctx, p.m.cfg.CallBound)
 		results, err := p.m.session.Write(ctx, writes)
 		stop()
@@ -88,6 +89,7 @@ func (p *persister) write(items []persistItem) {
 		p.note(items, err)
 		switch {
 		case err == nil:
+			p.m.lease.note(began)
 			if attempt > 0 {
 				p.m.emit(StoreTrouble{EventMeta: p.m.meta(TopicPartition{Partition: Unknown})})
 				p.settle(items, results)

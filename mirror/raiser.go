@@ -38,9 +38,11 @@ func (a *raiser) run() {
 		var got map[TopicPartition]int32
 		var err error
 		if len(atLeast) > 0 {
-			ctx, stop := context.WithTimeout(a.m.ctx, a.m.cfg.CallBound)
-			got, err = a.m.cfg.Destination.RaiseLeaderEpochs(ctx, atLeast)
-			stop()
+			if err = a.m.lease.hold(); err == nil {
+				ctx, stop := context.WithTimeout(a.m.ctx, a.m.cfg.CallBound)
+				got, err = a.m.cfg.Destination.RaiseLeaderEpochs(ctx, atLeast)
+				stop()
+			}
 		}
 		for _, it := range items {
 			_, asked := atLeast[it.r.tp]

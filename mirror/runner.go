@@ -163,9 +163,7 @@ func (r *runner) do(e *partition.Effect) {
 		r.m.link.remove(r.tp)
 
 	case partition.Append:
-		ctx, stop := r.bounded()
-		err := r.log.Append(ctx, e.Epoch, e.Bytes)
-		stop()
+		err := r.change(func(ctx context.Context) error { return r.log.Append(ctx, e.Epoch, e.Bytes) })
 		if err == nil {
 			r.noteMoved()
 		}
@@ -180,10 +178,7 @@ func (r *runner) do(e *partition.Effect) {
 		offset := e.Offset
 		r.done(e.Token, r.cut(e.Dropped, func(ctx context.Context) error { return r.log.ResetTo(ctx, offset) }))
 	case partition.RaiseStart:
-		ctx, stop := r.bounded()
-		err := r.log.RaiseStart(ctx, e.Offset)
-		stop()
-		r.done(e.Token, err)
+		r.done(e.Token, r.change(func(ctx context.Context) error { return r.log.RaiseStart(ctx, e.Offset) }))
 	case partition.CloseForWrites:
 		r.beside(e.Token, r.m.cfg.CallBound, r.gate(r.log.CloseForWrites, OwnerOurs))
 	case partition.OpenLog:
@@ -244,6 +239,16 @@ func (r *runner) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.m.ctx, r.m.cfg.CallBound)
 }
 
+// change is a call that changes the log, in line. A process that was held up makes none before it knows that the partition is still its own.
+func (r *runner) change(call func(context.Context) error) error {
+	if err := r.m.lease.hold(); err != nil {
+		return err
+	}
+	ctx, stop := r.bounded()
+	defer stop()
+	return call(ctx)
+}
+
 // beside runs a wait on the log in a goroutine of its own, so that a stop is seen while it lasts. Only one runs at a time for a partition: a newer one, made
 // because the older is no longer of interest, cancels it first. bound 0: until the mirror closes.
 func (r *runner) beside(token partition.Token, bound time.Duration, f func(context.Context) error) {
@@ -269,9 +274,7 @@ func (r *runner) cut(d partition.Truncation, drop func(context.Context) error) e
 	if err := r.saveDropped(d); err != nil {
 		return err
 	}
-	ctx, stop := r.bounded()
-	defer stop()
-	if err := drop(ctx); err != nil {
+	if err := r.change(drop); err != nil {
 		return err
 	}
 	if d.To > d.From {
@@ -285,7 +288,10 @@ func (r *runner) cut(d partition.Truncation, drop func(context.Context) error) e
 // gate moves the gate and remembers where it is.
 func (r *runner) gate(move func(context.Context) error, to Ownership) func(context.Context) error {
 	return func(ctx context.Context) error {
-		err := move(ctx)
+		err := r.m.lease.hold()
+		if err == nil {
+			err = move(ctx)
+		}
 		if err == nil {
 			r.setOwner(to)
 		}
