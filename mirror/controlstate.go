@@ -24,11 +24,12 @@ func (s *ControlState) SetMirror(entry MirrorEntry) {
 	s.Mirrors = slices.Insert(s.Mirrors, i, entry)
 }
 
-// RemoveMirror takes a mirror's entry out and notes that it was deleted. Its topics are the caller's business.
+// RemoveMirror takes a mirror's entry and the origins of its topics out, and notes that it was deleted. What was wanted of its topics is the caller's business.
 func (s *ControlState) RemoveMirror(d DeletedMirror) {
 	if i, ok := s.findMirror(d.Name); ok {
 		s.Mirrors = slices.Delete(s.Mirrors, i, i+1)
 	}
+	s.Origins = slices.DeleteFunc(s.Origins, func(o TopicOrigin) bool { return o.Mirror == d.Name })
 	s.Deleted = slices.DeleteFunc(s.Deleted, func(other DeletedMirror) bool { return other.Name == d.Name })
 	s.Deleted = append(s.Deleted, d)
 	slices.SortFunc(s.Deleted, func(a, b DeletedMirror) int { return cmp.Compare(a.Name, b.Name) })
@@ -52,8 +53,9 @@ func (s *ControlState) Origin(mirror, topic string) (o TopicOrigin, ok bool) {
 	return s.Origins[i], true
 }
 
-// SetOrigin adds an origin or replaces it, and keeps the order.
+// SetOrigin adds an origin or replaces it, and keeps the order. A topic that another mirror had before has no origin there any more.
 func (s *ControlState) SetOrigin(o TopicOrigin) {
+	s.Origins = slices.DeleteFunc(s.Origins, func(other TopicOrigin) bool { return other.Topic == o.Topic && other.Mirror != o.Mirror })
 	i, ok := slices.BinarySearchFunc(s.Origins, o, func(a, b TopicOrigin) int {
 		return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Topic, b.Topic))
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ type desk struct {
 	failures int
 	notUntil time.Time
 	question epochQuestion // that failed last
+
+	origins map[string]TopicOrigin // by topic, as PREPARING saw them
 }
 
 // epochQuestion is one question for the end of a leader epoch.
@@ -98,6 +101,38 @@ func (d *desk) answered() {
 	if again {
 		d.m.link.reconnect()
 	}
+}
+
+// forget drops what is known of the source's failures: it is another connection now.
+func (d *desk) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failure, d.failedAt, d.failures, d.notUntil = nil, lookCluster, 0, time.Time{}
+}
+
+// learned is the source's cluster id, "" if it has not said it, and where topics come from.
+func (d *desk) learned() (cluster string, origins []TopicOrigin) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, o := range d.origins {
+		origins = append(origins, o)
+	}
+	return d.cluster, origins
+}
+
+// noteOrigin remembers where a topic comes from; true: that is news.
+func (d *desk) noteOrigin(o TopicOrigin) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	had, ok := d.origins[o.Topic]
+	if ok && had.SourceClusterID == o.SourceClusterID && slices.Equal(had.Upstream, o.Upstream) {
+		return false
+	}
+	if d.origins == nil {
+		d.origins = map[string]TopicOrigin{}
+	}
+	d.origins[o.Topic] = o
+	return true
 }
 
 // troubled is why the source did not answer when it was asked last, "" if it did.
@@ -248,10 +283,17 @@ func (d *desk) answer(items []deskItem) {
 		all(blankView(), err)
 		return
 	}
-	recorded, refused, err := d.recorded(ctx, own, prepared)
+	recorded, refused, upstream, err := d.recorded(ctx, own, prepared)
 	if d.failed(lookRecorded, err) != nil {
 		all(blankView(), err)
 		return
+	}
+	news := false
+	for _, tp := range prepared {
+		news = d.noteOrigin(TopicOrigin{Mirror: d.m.cfg.Name, Topic: tp.Topic, SourceClusterID: cluster, Upstream: upstream[tp.Topic]}) || news
+	}
+	if news {
+		d.m.poke()
 	}
 	if d.failing() != lookEpochs {
 		d.answered()
@@ -314,37 +356,45 @@ func (e *ClusterChangedError) Error() string {
 	return fmt.Sprintf("source cluster id %s != %s: the source's address leads to another cluster; correct the address, nothing was fetched from it", e.Want, e.Got)
 }
 
-// recorded looks up what the source recorded for mirrors out of our cluster, and which partitions must not be started now: the source mirrors them from us.
-func (d *desk) recorded(ctx context.Context, own string, tps []TopicPartition) (map[TopicPartition]statemachine.LastMirrorEpoch, map[TopicPartition]string, error) {
+// recorded looks up what the source recorded for mirrors out of our cluster; which partitions must not be started now, because the source mirrors them from us, or from
+// somebody who does; and which clusters the source itself has a topic from.
+func (d *desk) recorded(ctx context.Context, own string, tps []TopicPartition) (found map[TopicPartition]statemachine.LastMirrorEpoch, refused map[TopicPartition]string, upstream map[string][]string, err error) {
 	reader, ok := d.m.cfg.Source.(LastMirrorEpochReader)
 	if !ok || len(tps) == 0 {
-		return nil, nil, nil
+		return nil, nil, nil, nil
 	}
-	found, err := reader.LastMirrorEpochs(ctx, own, tps)
+	found, err = reader.LastMirrorEpochs(ctx, own, tps)
 	if errors.Is(err, ErrUnsupported) {
-		return nil, nil, nil
+		return nil, nil, nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("looking up the last mirror epoch at the source: %w", err)
+		return nil, nil, nil, fmt.Errorf("looking up the last mirror epoch at the source: %w", err)
 	}
 	mirrors, err := reader.MirrorsOf(ctx, tps)
 	if err != nil {
-		return nil, nil, fmt.Errorf("looking up the source's own mirrors: %w", err)
+		return nil, nil, nil, fmt.Errorf("looking up the source's own mirrors: %w", err)
 	}
-	refused := map[TopicPartition]string{}
+	refused, upstream = map[TopicPartition]string{}, map[string][]string{}
 	for _, s := range mirrors {
-		if s.SourceClusterID == "" && s.State == statemachine.Preparing {
+		chain := append([]string{s.SourceClusterID}, s.Upstream...)
+		switch {
+		case s.State == statemachine.Stopped:
+		case s.SourceClusterID == "" && s.State == statemachine.Preparing:
 			// It has written that it starts and not yet seen from where: perhaps from us, at the same moment (spec decision 14).
 			refused[s.Partition] = fmt.Sprintf("mirror %s at the source starts %s-%d just now, and it is not known yet from where; it is looked at again",
 				s.Mirror, s.Partition.Topic, s.Partition.Partition)
-			continue
-		}
-		if s.SourceClusterID == own && s.State != statemachine.Stopped {
+		case s.SourceClusterID == own:
 			refused[s.Partition] = fmt.Sprintf("detected mirror loop for mirror: %s: the source mirrors %s-%d from this cluster and is %s there; stop that mirror first",
 				s.Mirror, s.Partition.Topic, s.Partition.Partition, s.State)
+		case slices.Contains(s.Upstream, own):
+			refused[s.Partition] = fmt.Sprintf("detected mirror loop for mirror: %s: the source mirrors %s-%d from %s and is %s there, which has it from this cluster; stop one mirror of the ring first",
+				s.Mirror, s.Partition.Topic, s.Partition.Partition, strings.Join(chain[:slices.Index(chain, own)], " from "), s.State)
+		}
+		if s.State != statemachine.Stopped && s.SourceClusterID != "" && len(chain) > len(upstream[s.Partition.Topic]) {
+			upstream[s.Partition.Topic] = chain
 		}
 	}
-	return found, refused, nil
+	return found, refused, upstream, nil
 }
 
 // view puts together what is known of one partition.

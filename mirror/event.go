@@ -275,3 +275,29 @@ func (e Fenced) String() string {
 
 // Level is Error.
 func (e Fenced) Level() slog.Level { return slog.LevelError }
+
+// MirrorDeleted: the mirror was deleted, and this process has taken out its state records.
+type MirrorDeleted struct {
+	EventMeta
+	At     time.Time // when somebody deleted it
+	Purged bool      // the last mirror epochs too
+}
+
+func (e MirrorDeleted) String() string {
+	s := fmt.Sprintf("%s: the mirror was deleted at %s; its state records are taken out, ", e.at(), stamp(e.At))
+	if e.Purged {
+		return s + "its last mirror epochs too: a failback copies everything again"
+	}
+	return s + "its last mirror epochs are kept for a failback"
+}
+
+// WishRecorded: the mirror itself has changed what is wanted of a topic, because of the patterns in its settings.
+type WishRecorded struct {
+	EventMeta
+	Want   statemachine.Desired
+	Reason string
+}
+
+func (e WishRecorded) String() string {
+	return fmt.Sprintf("%s: wanted %s from now on: %s", e.at(), e.Want, e.Reason)
+}

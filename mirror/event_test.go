@@ -50,6 +50,10 @@ func oneOfEach() []mirror.Event {
 		mirror.StoreTrouble{EventMeta: whole, Err: broken},
 		mirror.StoreTrouble{EventMeta: whole},
 		mirror.Fenced{EventMeta: at, Err: mirror.ErrFenced},
+		mirror.MirrorDeleted{EventMeta: whole, At: at.Time},
+		mirror.MirrorDeleted{EventMeta: whole, At: at.Time, Purged: true},
+		mirror.WishRecorded{EventMeta: topic, Want: statemachine.WantMirroring, Reason: "the source has it, and it matches mirror.topics.include"},
+		mirror.WishRecorded{EventMeta: topic, Want: statemachine.WantStopped, Reason: "it matches mirror.topics.exclude"},
 	}
 }
 

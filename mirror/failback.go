@@ -76,7 +76,7 @@ func (m *Mirror) examine(ctx context.Context, s *Snapshot, t *SourceTopic, own s
 	if err != nil {
 		return err
 	}
-	recorded, refused, err := m.desk.recorded(ctx, own, tps)
+	recorded, refused, _, err := m.desk.recorded(ctx, own, tps)
 	if err != nil {
 		return err
 	}

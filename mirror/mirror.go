@@ -31,6 +31,7 @@ type Mirror struct {
 	persister persister
 	raiser    raiser
 	lease     lease
+	following following
 	desk      desk
 	link      *link
 	asks      semaphore
@@ -45,7 +46,8 @@ type Mirror struct {
 	changeMu sync.Mutex
 	change   chan struct{} // closed at the next change of any partition's state
 
-	eventMu sync.Mutex
+	eventMu    sync.Mutex
+	controlErr error // of the reconcile loop
 }
 
 // topicRun is one topic of the mirror in this process.
@@ -58,7 +60,8 @@ type topicRun struct {
 	err        error        // why there are no runners, or why they cannot go on
 	tries      int
 	notBefore  time.Time
-	busy       bool // being provisioned
+	busy       bool  // being provisioned
+	recovered  int64 // TopicWish.Recover that was answered
 }
 
 // Open starts a mirror: it opens the state store under cfg.Owner (fencing whoever had it), loads the recorded states and goes on where they say.
@@ -74,6 +77,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.admin = newAdmin(&m.cfg)
 	m.persister = persister{m: m, q: newGathering[persistItem]()}
 	m.raiser = raiser{m: m, q: newGathering[raiseItem]()}
+	m.following = following{m: m}
 	m.lease = lease{m: m, asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
 	m.link = newLink(m)
@@ -211,9 +215,11 @@ func (m *Mirror) reconcile() error {
 		return m.ctx.Err()
 	}
 	if err != nil {
-		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Partition: Unknown}), Err: fmt.Errorf("reading the desired state: %w", err)})
+		err = fmt.Errorf("reading the desired state: %w", err)
+		m.controlTrouble(err)
 		return err
 	}
+	followErr := m.following.follow(ctx, &state)
 	wanted := map[string]bool{}
 	for _, w := range state.Topics {
 		name, _, err := statemachine.ParseMirrorNameValue(w.MirrorName)
@@ -233,6 +239,11 @@ func (m *Mirror) reconcile() error {
 		}
 		t.wish = w
 		runners := slices.Clone(t.partitions)
+		t.recovered = min(t.recovered, w.Recover)
+		recover := w.Recover > t.recovered && len(runners) > 0
+		if recover {
+			t.recovered = w.Recover
+		}
 		provision := len(runners) == 0 && !t.busy && !time.Now().Before(t.notBefore)
 		if provision {
 			t.busy = true
@@ -245,6 +256,9 @@ func (m *Mirror) reconcile() error {
 		}
 		if provision {
 			m.spawn(func() { m.provision(t) })
+		}
+		if recover {
+			m.recoverAsked(w, runners)
 		}
 	}
 	m.mu.Lock()
@@ -260,7 +274,16 @@ func (m *Mirror) reconcile() error {
 	for _, r := range gone {
 		r.close()
 	}
-	return nil
+	m.controlTrouble(followErr)
+	return followErr
+}
+
+// controlTrouble tells of trouble with the desired state once, and of its end. Of the reconcile loop.
+func (m *Mirror) controlTrouble(err error) {
+	if same := (err == nil) == (m.controlErr == nil) && (err == nil || err.Error() == m.controlErr.Error()); !same {
+		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Partition: Unknown}), Err: err})
+	}
+	m.controlErr = err
 }
 
 // decided says that a topic's partitions have taken in everything that was wanted up to a version of the desired state.
@@ -552,28 +575,9 @@ func (m *Mirror) memberRunners() []*runner {
 	return rs
 }
 
-// consentUsed takes the consents of one partition out of the desired state, and tries until that is done: one that is left would cover its range once more in this episode.
+// consentUsed takes the consents of one partition out of the desired state: one that is left would cover its range once more in this episode.
 func (m *Mirror) consentUsed(tp TopicPartition) {
-	m.spawn(func() {
-		for wait, told := time.Second, false; ; wait = min(2*wait, time.Minute) {
-			ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
-			err := m.cfg.Control.Update(ctx, func(s *ControlState) error {
-				s.UseConsents(tp)
-				return nil
-			})
-			stop()
-			if err == nil || m.ctx.Err() != nil {
-				return
-			}
-			if !told {
-				told = true
-				m.emit(TopicTrouble{EventMeta: m.meta(tp), Err: fmt.Errorf("a used consent could not be removed yet: until it is, the same range may be dropped once more in this episode: %w", err)})
-			}
-			if !m.pause(m.ctx, wait) {
-				return
-			}
-		}
-	})
+	m.persist(tp, "a used consent could not be removed yet: until it is, the same range may be dropped once more in this episode", func(s *ControlState) { s.UseConsents(tp) })
 }
 
 // halted: the state store or the log says that somebody else has this partition, or the whole owner's name.

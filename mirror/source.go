@@ -43,6 +43,7 @@ type SourceMirror struct {
 	SourceClusterID string
 	Partition       TopicPartition
 	State           statemachine.State
+	Upstream        []string // cluster ids that its source itself mirrors the topic from, nearest first, as far as it is recorded there (TopicOrigin)
 }
 
 // ClusterInfo is a cluster id and who is in it.
