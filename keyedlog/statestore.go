@@ -105,15 +105,15 @@ func (s *stateSession) judge(v View, writes []statemachine.Write, results []stat
 			results[i] = statemachine.WriteResult{StateEpoch: -1, Err: p.err}
 			continue
 		}
-		reopened := v.Session(p.after.Owner) > p.session
+		reopened := v.Session(p.after.Owner) > p.session // of no meaning once a write of this batch was accepted: the key is its own then
 		p.after, results[i] = statemachine.Apply(p.after, w, s.owner, reopened)
 		if results[i].Err == nil && (w.State != nil || w.LME != nil || w.Delete) {
-			p.session = s.session.Number()
+			p.written = true
 		}
 	}
 	var changes []Change
 	for _, p := range order {
-		changes = append(changes, p.changes()...)
+		changes = append(changes, p.changes(s.session.Number())...)
 	}
 	return changes
 }
@@ -122,8 +122,8 @@ func (s *stateSession) judge(v View, writes []statemachine.Write, results []stat
 type partition struct {
 	before, after statemachine.Entry
 	state, lme    bool  // whether the record is there
-	stored        int64 // the owner's newest session that wrote one of the records
-	session       int64 // the same, after what was judged so far
+	session       int64 // the owner's newest one that wrote one of the records
+	written       bool  // a write that is more than a check was accepted
 	err           error // why the key cannot be judged
 }
 
@@ -136,17 +136,12 @@ func (p *partition) read(v View, k statemachine.Key) {
 	if lme, p.lme = v.Get(lmeKey(k)); p.lme && p.err == nil {
 		p.err = setLME(&p.before, lme)
 	}
-	for _, r := range []Record{state, lme} {
-		if r.Writer == p.before.Owner {
-			p.stored = max(p.stored, r.Session)
-		}
-	}
-	p.after, p.session = p.before, p.stored
+	p.after, p.session = p.before, max(state.Session, lme.Session)
 }
 
 // changes is the difference between before and after. When the owner changes both records are written, so that they always have the same one. A session whose accepted write
 // changes nothing leaves its number there all the same: as long as it holds, nobody may take the key.
-func (p *partition) changes() []Change {
+func (p *partition) changes(session int64) []Change {
 	if p.err != nil {
 		return nil
 	}
@@ -162,7 +157,7 @@ func (p *partition) changes() []Change {
 	if moved && p.lme || !bytes.Equal(lmeValue(p.before), lme) {
 		add(lmeKey(p.after.Key), lme)
 	}
-	if len(changes) == 0 && p.after.Owner != "" && p.session != p.stored {
+	if len(changes) == 0 && p.written && p.after.Owner != "" && p.session != session {
 		if state != nil {
 			add(stateKey(p.after.Key), state)
 		} else {
