@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
-	"sync"
 	"time"
+	"unicode/utf8"
 
+	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -178,9 +181,24 @@ func (w TopicWish) Wish() (mirror string, want statemachine.Desired, err error) 
 
 // Clone returns a deep copy.
 func (s ControlState) Clone() ControlState {
+	s.Mirrors = slices.Clone(s.Mirrors)
+	for i := range s.Mirrors {
+		s.Mirrors[i].Settings = maps.Clone(s.Mirrors[i].Settings)
+	}
+	s.Deleted = slices.Clone(s.Deleted)
 	s.Topics = slices.Clone(s.Topics)
 	for i := range s.Topics {
 		s.Topics[i].Consents = slices.Clone(s.Topics[i].Consents)
+	}
+	s.Origins = slices.Clone(s.Origins)
+	for i := range s.Origins {
+		s.Origins[i].Upstream = slices.Clone(s.Origins[i].Upstream)
+	}
+	s.Provenance = slices.Clone(s.Provenance)
+	if s.Note != nil {
+		note := *s.Note
+		note.Topics = slices.Clone(note.Topics)
+		s.Note = &note
 	}
 	return s
 }
@@ -228,69 +246,114 @@ func (s *ControlState) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(s.Topics, name, func(w TopicWish, name string) int { return cmp.Compare(w.Topic, name) })
 }
 
-func (s ControlState) equal(o ControlState) bool {
-	return slices.EqualFunc(s.Topics, o.Topics, func(a, b TopicWish) bool {
-		return a.Topic == b.Topic && a.MirrorName == b.MirrorName && a.AdoptedFrom == b.AdoptedFrom && slices.Equal(a.Consents, b.Consents)
-	})
-}
-
 func compareConsents(a, b Consent) int {
 	return cmp.Or(slices.Compare(a.TopicID[:], b.TopicID[:]), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To),
 		cmp.Compare(a.Episode, b.Episode))
 }
 
 // NewMemoryControl is a Control in memory: it ends with the process.
-func NewMemoryControl() Control { return &memoryControl{changed: make(chan struct{})} }
+func NewMemoryControl() Control { return NewControl(keyedlog.NewMemory()) }
 
-type memoryControl struct {
-	mu      sync.Mutex
-	state   ControlState
-	changed chan struct{}
+// normalise puts every list in its order, drops what is there twice, and refuses what contradicts itself or cannot be stored.
+func (s *ControlState) normalise() error {
+	var errs []error
+	refuse := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("mirror: desired state: "+format, args...))
+	}
+	text := func(what string, values ...string) {
+		for _, v := range values {
+			if !utf8.ValidString(v) {
+				refuse("%s holds %q, which is not UTF-8", what, v)
+			}
+		}
+	}
+	twice := func(what string) { refuse("%s is there twice, with different contents", what) }
+
+	for i := range s.Mirrors {
+		m := &s.Mirrors[i]
+		if err := statemachine.CheckMirrorName(m.Name); err != nil {
+			refuse("%w", err)
+		}
+		if m.Settings == nil {
+			m.Settings = Settings{}
+		}
+		for name, value := range m.Settings {
+			if !utf8.ValidString(name) || !utf8.ValidString(value) { // the value may be secret
+				refuse("setting %q of mirror %q is not UTF-8", name, m.Name)
+			}
+		}
+		text("the source cluster id of mirror "+m.Name, m.SourceClusterID)
+		m.Created = storedTime(m.Created)
+	}
+	s.Mirrors = inOrder(s.Mirrors, func(a, b MirrorEntry) int { return cmp.Compare(a.Name, b.Name) }, func(a MirrorEntry) { twice("mirror " + a.Name) })
+	for i := range s.Deleted {
+		s.Deleted[i].At = storedTime(s.Deleted[i].At)
+		if err := statemachine.CheckMirrorName(s.Deleted[i].Name); err != nil {
+			refuse("%w", err)
+		}
+	}
+	s.Deleted = inOrder(s.Deleted, func(a, b DeletedMirror) int { return cmp.Compare(a.Name, b.Name) }, func(a DeletedMirror) { twice("deleted mirror " + a.Name) })
+	for i := range s.Topics {
+		w := &s.Topics[i]
+		if _, _, err := w.Wish(); err != nil {
+			refuse("%w", err)
+		}
+		if w.Topic == "" {
+			refuse("a topic has no name")
+		}
+		text("the adopted mirror of topic "+w.Topic, w.AdoptedFrom)
+		slices.SortFunc(w.Consents, compareConsents)
+		w.Consents = slices.Compact(w.Consents)
+		if len(w.Consents) == 0 {
+			w.Consents = nil
+		}
+	}
+	s.Topics = inOrder(s.Topics, func(a, b TopicWish) int { return cmp.Compare(a.Topic, b.Topic) }, func(a TopicWish) { twice("topic " + a.Topic) })
+	for i := range s.Origins {
+		o := &s.Origins[i]
+		if o.SourceClusterID == "" {
+			refuse("the origin of topic %q in mirror %q names no cluster id", o.Topic, o.Mirror)
+		}
+		text("the origin of topic "+o.Topic, append([]string{o.SourceClusterID}, o.Upstream...)...)
+		if len(o.Upstream) == 0 {
+			o.Upstream = nil
+		}
+	}
+	s.Origins = inOrder(s.Origins, func(a, b TopicOrigin) int {
+		return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Topic, b.Topic))
+	},
+		func(a TopicOrigin) { twice("the origin of topic " + a.Topic + " in mirror " + a.Mirror) })
+	for _, p := range s.Provenance {
+		text("the provenance of "+p.Kind+" "+p.Name, p.Value)
+	}
+	s.Provenance = inOrder(s.Provenance, func(a, b Provenance) int {
+		return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	}, func(a Provenance) { twice("the provenance of " + a.Kind + " " + a.Name + " in mirror " + a.Mirror) })
+	return errors.Join(errs...)
 }
 
-func (m *memoryControl) Read(ctx context.Context) (ControlState, error) {
-	if err := ctx.Err(); err != nil {
-		return ControlState{}, err
+// storedTime is a time as it comes back from a record.
+func storedTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state.Clone(), nil
+	return t.UTC().Round(0)
 }
 
-func (m *memoryControl) Update(ctx context.Context, change func(*ControlState) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	next := m.state.Clone()
-	if err := change(&next); err != nil {
-		return err
-	}
-	if next.equal(m.state) {
+// inOrder sorts and drops equal neighbours; twice is called for neighbours of the same order that differ. Nothing left is nil.
+func inOrder[T any](list []T, compare func(a, b T) int, twice func(T)) []T {
+	slices.SortStableFunc(list, compare)
+	list = slices.CompactFunc(list, func(a, b T) bool {
+		if compare(a, b) != 0 {
+			return false
+		}
+		if !reflect.DeepEqual(a, b) {
+			twice(a)
+		}
+		return true
+	})
+	if len(list) == 0 {
 		return nil
 	}
-	next.Version = m.state.Version + 1
-	m.state = next.Clone() // change may have kept what it was given
-	close(m.changed)
-	m.changed = make(chan struct{})
-	return nil
-}
-
-func (m *memoryControl) History(context.Context) ([]HistoryEntry, error) {
-	return nil, errors.ErrUnsupported
-}
-
-func (m *memoryControl) Reports(context.Context) (Reports, error) {
-	return Reports{}, errors.ErrUnsupported
-}
-
-func (m *memoryControl) OpenReporter(context.Context, string) (Reporter, error) {
-	return nil, errors.ErrUnsupported
-}
-
-func (m *memoryControl) Changed() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.changed
+	return list
 }

@@ -1,0 +1,231 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/clustermirror/clustermirror/keyedlog"
+)
+
+// NewControl returns a Control that keeps its records in log, beside others' (a StateStore may share it). Nothing but the log is shared between processes: each verb is one
+// atomic update of it, so of two operators at once both are heard, one after the other. A record that a newer version wrote ends every call with a *ControlRecordError, because
+// it may forbid what this version is about to do. The Log is the caller's: close it behind the Control.
+func NewControl(log keyedlog.Log) Control { return &logControl{log: log} }
+
+type logControl struct {
+	log keyedlog.Log
+
+	mu   sync.Mutex
+	last *controlView // the newest one read; nil at first
+}
+
+// controlView is the desired state at one version of the log. It is not changed any more.
+type controlView struct {
+	records []controlRaw // sorted by key
+	state   ControlState // Version is the log's
+	encoded func() (map[string][]byte, error)
+}
+
+type controlRaw struct{ key, value []byte }
+
+func (c *logControl) Read(ctx context.Context) (s ControlState, err error) {
+	err = c.log.Read(ctx, func(v keyedlog.View) error {
+		view, err := c.look(v)
+		if err == nil {
+			s = view.state.Clone()
+		}
+		return err
+	})
+	return s, err
+}
+
+// look reads the desired state; a log that has not moved, or moved only elsewhere, is not decoded again.
+func (c *logControl) look(v keyedlog.View) (*controlView, error) {
+	c.mu.Lock()
+	last := c.last
+	c.mu.Unlock()
+	if last != nil && last.state.Version == v.Version() {
+		return last, nil
+	}
+	next := &controlView{}
+	same := last != nil
+	err := v.Each(nil, func(r keyedlog.Record) error {
+		if !isDesired(r.Key) {
+			return nil
+		}
+		at := len(next.records)
+		if last != nil && at < len(last.records) && bytes.Equal(last.records[at].key, r.Key) && bytes.Equal(last.records[at].value, r.Value) {
+			next.records = append(next.records, last.records[at])
+			return nil
+		}
+		same = false
+		next.records = append(next.records, controlRaw{bytes.Clone(r.Key), bytes.Clone(r.Value)})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if same && len(next.records) == len(last.records) {
+		next.state, next.encoded = last.state, last.encoded
+		next.state.Version = v.Version()
+	} else if next.state, err = decodeControl(next.records); err != nil {
+		return nil, err
+	} else {
+		next.state.Version = v.Version()
+		next.encoded = sync.OnceValues(func() (map[string][]byte, error) {
+			s := next.state.Clone()
+			return encodeControl(&s)
+		})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil || c.last.state.Version < next.state.Version {
+		c.last = next
+	}
+	return next, nil
+}
+
+// isDesired says whether a record is the desired state's, or one that nobody knows: decoding finds that. History and reports are read by those who ask for them.
+func isDesired(key []byte) bool {
+	if len(key) < 2 {
+		return true
+	}
+	t := int16(binary.BigEndian.Uint16(key))
+	return t < 0 || t >= firstControlRecord && t != historyRecord && t != partitionReportRecord && t != nodeReportRecord
+}
+
+func decodeControl(records []controlRaw) (ControlState, error) {
+	r := newControlReader()
+	for _, raw := range records {
+		k, ok, err := decodeControlKey(raw.key)
+		if err == nil && ok {
+			err = r.add(k, raw.value)
+		}
+		if err != nil {
+			return ControlState{}, err
+		}
+	}
+	return r.end()
+}
+
+func (c *logControl) Update(ctx context.Context, change func(*ControlState) error) error {
+	return c.log.Update(ctx, func(v keyedlog.View) ([]keyedlog.Change, error) {
+		before, err := c.look(v)
+		if err != nil {
+			return nil, err
+		}
+		next := before.state.Clone()
+		if err := change(&next); err != nil {
+			return nil, err
+		}
+		had, err := before.encoded()
+		if err != nil {
+			return nil, err
+		}
+		want, err := encodeControl(&next)
+		if err != nil {
+			return nil, err
+		}
+		var changes []keyedlog.Change
+		if !maps.EqualFunc(had, want, bytes.Equal) {
+			changes = difference(before.records, had, want)
+		}
+		if next.Note != nil {
+			note, err := noteChanges(v, *next.Note)
+			if err != nil {
+				return nil, err
+			}
+			changes = append(changes, note...)
+		}
+		return changes, nil
+	})
+}
+
+// difference is what has to be written, in order of key: what differs from had, and the removal of all that is stored and not wanted, also where it meant nothing.
+func difference(stored []controlRaw, had, want map[string][]byte) []keyedlog.Change {
+	var changes []keyedlog.Change
+	for key, value := range want {
+		if was, ok := had[key]; !ok || !bytes.Equal(was, value) {
+			changes = append(changes, keyedlog.Change{Key: []byte(key), Value: value})
+		}
+	}
+	for _, r := range stored {
+		if _, ok := want[string(r.key)]; !ok {
+			changes = append(changes, keyedlog.Change{Key: r.key})
+		}
+	}
+	slices.SortFunc(changes, func(a, b keyedlog.Change) int { return bytes.Compare(a.Key, b.Key) })
+	return changes
+}
+
+// noteChanges adds an entry to the history and takes out those beyond the limit. It reads keys only: an entry that a newer version wrote must not hold up a failover.
+func noteChanges(v keyedlog.View, e HistoryEntry) ([]keyedlog.Change, error) {
+	var keys [][]byte
+	var newest int64
+	err := v.Each(appendControlType(nil, historyRecord), func(r keyedlog.Record) error {
+		k, _, err := decodeControlKey(r.Key)
+		if err != nil {
+			return err
+		}
+		keys, newest = append(keys, bytes.Clone(r.Key)), max(newest, k.number)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	k := controlKey{recordType: historyRecord, number: newest + 1}
+	key, err := k.encode()
+	if err != nil {
+		return nil, err
+	}
+	topics := make([]string, len(e.Topics))
+	for i, t := range e.Topics {
+		topics[i] = validText(t)
+	}
+	value, err := encodeControlValue(k, historyValue{
+		Version: controlVersion, Time: storedTime(e.Time), Verb: validText(e.Verb), Mirror: validText(e.Mirror), Topics: topics, Host: validText(e.Who.Host),
+		User: validText(e.Who.User), Client: validText(e.Who.Client), Reason: validText(e.Reason), Plan: validText(e.Plan), Detail: validText(e.Detail),
+	})
+	if err != nil {
+		return nil, err
+	}
+	changes := []keyedlog.Change{{Key: key, Value: value}}
+	for _, old := range keys[:max(0, len(keys)+1-HistoryLimit)] {
+		changes = append(changes, keyedlog.Change{Key: old})
+	}
+	return changes, nil
+}
+
+// validText makes text for people storable. What is no UTF-8 in a reason must not stop what the reason is for.
+func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+func (c *logControl) Changed() <-chan struct{} { return c.log.Changed() }
+
+func (c *logControl) History(ctx context.Context) (entries []HistoryEntry, err error) {
+	err = c.log.Read(ctx, func(v keyedlog.View) error {
+		entries = nil
+		return v.Each(appendControlType(nil, historyRecord), func(r keyedlog.Record) error {
+			k, _, err := decodeControlKey(r.Key)
+			if err != nil {
+				return err
+			}
+			var h historyValue
+			if err := decodeControlValue(k, r.Value, &h); err != nil {
+				return err
+			}
+			entries = append(entries, HistoryEntry{Number: k.number, Time: h.Time, Verb: h.Verb, Mirror: h.Mirror, Topics: h.Topics,
+				Who: Operator{Host: h.Host, User: h.User, Client: h.Client}, Reason: h.Reason, Plan: h.Plan, Detail: h.Detail})
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mirror: reading the history: %w", err)
+	}
+	return entries, nil
+}

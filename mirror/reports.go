@@ -1,0 +1,266 @@
+package mirror
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// Each process writes keys of its own: the owner is part of every report's key, so that a partition that moved needs no leave from whoever had it, dead or alive. Of the reports
+// of one partition the one that was written last counts, by the log's version when it was written and not by clocks, which differ between hosts.
+
+// reportWriter is the name under which an owner's reporter opens the log.
+func reportWriter(owner string) string { return "report/" + owner }
+
+type (
+	nodeReportValue struct {
+		Version       int       `json:"version"`
+		Host          string    `json:"host,omitempty"`
+		PID           int       `json:"pid,omitempty"`
+		Opened        time.Time `json:"opened,omitzero"`
+		Seen          time.Time `json:"seen,omitzero"`
+		SourceError   string    `json:"sourceError,omitempty"`
+		DestinationID string    `json:"destinationId,omitempty"`
+		Trouble       []string  `json:"trouble,omitempty"`
+	}
+	partitionReportValue struct {
+		Version          int         `json:"version"`
+		Written          int64       `json:"written"` // the log's version then: orders reports of several owners
+		TopicID          topicIDText `json:"topicId"`
+		State            stateText   `json:"state"`
+		Reason           string      `json:"reason,omitempty"`
+		RetryAttempt     int16       `json:"retryAttempt,omitempty"`
+		SourceEnd        int64       `json:"sourceEnd"`
+		SourceSeen       time.Time   `json:"sourceSeen,omitzero"`
+		DestinationStart int64       `json:"destinationStart"`
+		DestinationEnd   int64       `json:"destinationEnd"`
+		InStep           time.Time   `json:"inStep,omitzero"`
+		LostFrom         int64       `json:"lostFrom,omitempty"`
+		LostTo           int64       `json:"lostTo,omitempty"`
+		At               time.Time   `json:"at,omitzero"`
+	}
+)
+
+// stateText is a state by its name: numbers of states differ between drafts of the KIP.
+type stateText statemachine.State
+
+var statesByName = func() map[string]statemachine.State {
+	m := map[string]statemachine.State{statemachine.Unknown.String(): statemachine.Unknown}
+	for s := statemachine.Preparing; s <= statemachine.Failed; s++ {
+		m[s.String()] = s
+	}
+	return m
+}()
+
+func (s stateText) MarshalText() ([]byte, error) {
+	name := statemachine.State(s).String()
+	if _, ok := statesByName[name]; !ok {
+		return nil, fmt.Errorf("%s is no state", name)
+	}
+	return []byte(name), nil
+}
+
+func (s *stateText) UnmarshalText(b []byte) error {
+	state, ok := statesByName[string(b)]
+	if !ok {
+		return fmt.Errorf("state %.40q: %w", b, ErrNewerRecord)
+	}
+	*s = stateText(state)
+	return nil
+}
+
+// change is the record of a node's report.
+func (n NodeReport) change() (keyedlog.Change, error) {
+	trouble := make([]string, len(n.Trouble))
+	for i, line := range n.Trouble {
+		trouble[i] = validText(line)
+	}
+	return reportChange(controlKey{recordType: nodeReportRecord, names: []string{n.Owner, n.Mirror}}, nodeReportValue{Version: controlVersion, Host: validText(n.Host), PID: n.PID,
+		Opened: storedTime(n.Opened), Seen: storedTime(n.Seen), SourceError: validText(n.SourceError), DestinationID: validText(n.DestinationID), Trouble: trouble})
+}
+
+// change is the record of a partition's report, but for the moment of writing.
+func (p PartitionReport) change(written int64) (keyedlog.Change, error) {
+	return reportChange(p.key(), partitionReportValue{Version: controlVersion, Written: written, TopicID: topicIDText(p.TopicID), State: stateText(p.State), Reason: validText(p.Reason),
+		RetryAttempt: p.RetryAttempt, SourceEnd: p.SourceEnd, SourceSeen: storedTime(p.SourceSeen), DestinationStart: p.DestinationStart, DestinationEnd: p.DestinationEnd,
+		InStep: storedTime(p.InStep), LostFrom: p.LostFrom, LostTo: p.LostTo, At: storedTime(p.At)})
+}
+
+func (p PartitionReport) key() controlKey {
+	return controlKey{recordType: partitionReportRecord, names: []string{p.Mirror, p.Topic, p.Owner}, partition: p.Partition}
+}
+
+func reportChange(k controlKey, value any) (c keyedlog.Change, err error) {
+	if c.Key, err = k.encode(); err == nil {
+		c.Value, err = encodeControlValue(k, value)
+	}
+	return c, err
+}
+
+func (c *logControl) Reports(ctx context.Context) (Reports, error) {
+	var r Reports
+	err := c.log.Read(ctx, func(v keyedlog.View) (err error) {
+		r, err = readReports(v)
+		return err
+	})
+	if err != nil {
+		return Reports{}, fmt.Errorf("mirror: reading reports: %w", err)
+	}
+	return r, nil
+}
+
+func readReports(v keyedlog.View) (Reports, error) {
+	var r Reports
+	err := eachReport(v, nodeReportRecord, func(k controlKey, record keyedlog.Record) error {
+		var n nodeReportValue
+		if err := decodeControlValue(k, record.Value, &n); err != nil {
+			return err
+		}
+		r.Nodes = append(r.Nodes, NodeReport{Owner: k.names[0], Mirror: k.names[1], Host: n.Host, PID: n.PID, Opened: n.Opened, Seen: n.Seen, SourceError: n.SourceError,
+			DestinationID: n.DestinationID, Trouble: n.Trouble})
+		return nil
+	})
+	if err != nil {
+		return Reports{}, err
+	}
+	written := make(map[int]int64) // by index in Partitions
+	err = eachReport(v, partitionReportRecord, func(k controlKey, record keyedlog.Record) error {
+		var p partitionReportValue
+		if err := decodeControlValue(k, record.Value, &p); err != nil {
+			return err
+		}
+		report := PartitionReport{Mirror: k.names[0], Topic: k.names[1], Partition: k.partition, TopicID: TopicID(p.TopicID), Owner: k.names[2], State: statemachine.State(p.State),
+			Reason: p.Reason, RetryAttempt: p.RetryAttempt, SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen, DestinationStart: p.DestinationStart, DestinationEnd: p.DestinationEnd,
+			InStep: p.InStep, LostFrom: p.LostFrom, LostTo: p.LostTo, At: p.At}
+		last := len(r.Partitions) - 1 // reports of one partition are neighbours: the owner ends the key
+		if last < 0 || comparePartitionReports(r.Partitions[last], report) != 0 {
+			r.Partitions = append(r.Partitions, report)
+			last++
+		} else if cmp.Or(cmp.Compare(p.Written, written[last]), report.At.Compare(r.Partitions[last].At)) <= 0 {
+			return nil
+		}
+		r.Partitions[last], written[last] = report, p.Written
+		return nil
+	})
+	if err != nil {
+		return Reports{}, err
+	}
+	slices.SortFunc(r.Nodes, func(a, b NodeReport) int {
+		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Mirror, b.Mirror))
+	})
+	slices.SortFunc(r.Partitions, comparePartitionReports)
+	return r, nil
+}
+
+func comparePartitionReports(a, b PartitionReport) int {
+	return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+}
+
+func eachReport(v keyedlog.View, recordType int16, f func(controlKey, keyedlog.Record) error) error {
+	return v.Each(appendControlType(nil, recordType), func(r keyedlog.Record) error {
+		k, _, err := decodeControlKey(r.Key)
+		if err != nil {
+			return err
+		}
+		return f(k, r)
+	})
+}
+
+func (c *logControl) OpenReporter(ctx context.Context, owner string) (Reporter, error) {
+	if owner == "" {
+		return nil, errors.New("mirror: a reporter needs its owner's name")
+	}
+	session, err := c.log.Open(ctx, reportWriter(owner))
+	if err != nil {
+		return nil, fmt.Errorf("mirror: opening the reporter of %q: %w", owner, err)
+	}
+	return &reporter{owner: owner, session: session}, nil
+}
+
+type reporter struct {
+	owner   string
+	session keyedlog.Session
+}
+
+func (r *reporter) Report(ctx context.Context, node NodeReport, partitions []PartitionReport) error {
+	if node.Owner != r.owner {
+		return fmt.Errorf("mirror: the reporter of %q was given a report of %q", r.owner, node.Owner)
+	}
+	first, err := node.change()
+	if err != nil {
+		return err
+	}
+	keys := [][]byte{first.Key}
+	for _, p := range partitions {
+		if p.Owner != r.owner {
+			return fmt.Errorf("mirror: the reporter of %q was given a report of %q on %s-%d", r.owner, p.Owner, p.Topic, p.Partition)
+		}
+		key, err := p.key().encode()
+		if err != nil {
+			return err
+		}
+		keys = append(keys, key)
+	}
+	return r.failed("reporting", r.session.Update(ctx, keys, func(v keyedlog.View) ([]keyedlog.Change, error) {
+		changes := []keyedlog.Change{first}
+		for _, p := range partitions {
+			c, err := p.change(v.Version())
+			if err != nil {
+				return nil, err
+			}
+			changes = append(changes, c)
+		}
+		return changes, nil
+	}))
+}
+
+// Forget leaves what another owner's living session wrote: keyedlog.CheckOwner is the rule.
+func (r *reporter) Forget(ctx context.Context, mirror string) error {
+	var keys [][]byte
+	mine := func(v keyedlog.View, key []byte) bool {
+		return keyedlog.CheckOwner(v, key, reportWriter(r.owner)) == nil
+	}
+	err := r.session.Read(ctx, func(v keyedlog.View) error {
+		keys = nil
+		collect := func(name int) func(controlKey, keyedlog.Record) error {
+			return func(k controlKey, record keyedlog.Record) error {
+				if k.names[name] == mirror && mine(v, record.Key) {
+					keys = append(keys, bytes.Clone(record.Key))
+				}
+				return nil
+			}
+		}
+		return errors.Join(eachReport(v, partitionReportRecord, collect(0)), eachReport(v, nodeReportRecord, collect(1)))
+	})
+	if err != nil || len(keys) == 0 {
+		return r.failed("reading reports", err)
+	}
+	return r.failed("forgetting reports", r.session.Update(ctx, keys, func(v keyedlog.View) ([]keyedlog.Change, error) {
+		var changes []keyedlog.Change
+		for _, key := range keys {
+			if _, there := v.Get(key); there && mine(v, key) {
+				changes = append(changes, keyedlog.Change{Key: key})
+			}
+		}
+		return changes, nil
+	}))
+}
+
+func (r *reporter) Close() error { return r.session.Close() }
+
+func (r *reporter) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, keyedlog.ErrFenced) {
+		err = fmt.Errorf("%w: %w", statemachine.ErrFenced, err)
+	}
+	return fmt.Errorf("mirror: reporter of %q: %s: %w", r.owner, what, err)
+}
