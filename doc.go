@@ -115,6 +115,7 @@ statemachine/storetest checks it.
 	txnabort                    pure   the ABORT markers and the MIRROR_PID_RESET that end a mirror
 	internal/batch              pure   the bytes of record batches
 	internal/partition          pure   the core of one partition: Step(event) → effects
+	internal/topicreader               compacted topics read to their end
 	internal/kafkatest                 real Apache Kafka for tests
 	internal/kafkatest/proxy           a bad network in front of it
 	internal/realkafka                 whole mirrors against real Apache Kafka
