@@ -40,7 +40,7 @@ const HistoryLimit = 1000
 
 // ControlState is the desired state as plain data.
 type ControlState struct {
-	// Version grows with each change. It is set by the Control.
+	// Version grows with each change that this Control has seen; another process's Control may give the same state another number.
 	Version int64
 	// Mirrors is sorted by name; each name is there once.
 	Mirrors []MirrorEntry

@@ -28,7 +28,8 @@ type logControl struct {
 // controlView is the desired state at one version of the log. It is not changed any more.
 type controlView struct {
 	records []controlRaw // sorted by key
-	state   ControlState // Version is the log's
+	at      int64        // version of the log
+	state   ControlState // Version is the log's when this was first seen: reports move the log and not the state
 	encoded func() (map[string][]byte, error)
 }
 
@@ -50,10 +51,10 @@ func (c *logControl) look(v keyedlog.View) (*controlView, error) {
 	c.mu.Lock()
 	last := c.last
 	c.mu.Unlock()
-	if last != nil && last.state.Version == v.Version() {
+	if last != nil && last.at == v.Version() {
 		return last, nil
 	}
-	next := &controlView{}
+	next := &controlView{at: v.Version()}
 	same := last != nil
 	err := v.Each(nil, func(r keyedlog.Record) error {
 		if !isDesired(r.Key) {
@@ -73,7 +74,6 @@ func (c *logControl) look(v keyedlog.View) (*controlView, error) {
 	}
 	if same && len(next.records) == len(last.records) {
 		next.state, next.encoded = last.state, last.encoded
-		next.state.Version = v.Version()
 	} else if next.state, err = decodeControl(next.records); err != nil {
 		return nil, err
 	} else {
@@ -85,7 +85,7 @@ func (c *logControl) look(v keyedlog.View) (*controlView, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last == nil || c.last.state.Version < next.state.Version {
+	if c.last == nil || c.last.at < next.at {
 		c.last = next
 	}
 	return next, nil

@@ -109,6 +109,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.spawn(m.desk.run)
 	m.spawn(m.reconcileLoop)
 	m.spawn(m.refreshLoop)
+	m.spawn((&reporting{m: m}).run)
 	return m, nil
 }
 

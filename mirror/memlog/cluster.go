@@ -46,6 +46,7 @@ type Config struct {
 type Cluster struct {
 	cfg   Config
 	store statemachine.MemoryStore
+	wants mirror.Control
 	hooks atomic.Pointer[Hooks]
 	done  chan struct{} // closed by Close
 
@@ -90,7 +91,7 @@ func New(cfg Config) *Cluster {
 	}
 	c := &Cluster{
 		cfg: cfg, done: make(chan struct{}), topics: map[string]*topic{}, generations: map[string]int{}, stopped: map[int32]bool{},
-		fetchers: map[*fetcher]struct{}{},
+		fetchers: map[*fetcher]struct{}{}, wants: mirror.NewMemoryControl(),
 	}
 	c.maxBatch.Store(int64(cfg.MaxBatchBytes))
 	return c
@@ -98,6 +99,9 @@ func New(cfg Config) *Cluster {
 
 // StateStore is where a mirror into this cluster keeps its states. The cluster answers LastMirrorEpochs and MirrorsOf from it.
 func (c *Cluster) StateStore() statemachine.StateStore { return &c.store }
+
+// Control is where the desired state of mirrors into this cluster may be kept, and what they report. MirrorsOf tells from it where their topics come from.
+func (c *Cluster) Control() mirror.Control { return c.wants }
 
 // Close ends every call under way. The cluster is of no use afterwards.
 func (c *Cluster) Close() error {

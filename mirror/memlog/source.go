@@ -236,12 +236,20 @@ func (c *Cluster) LastMirrorEpochs(ctx context.Context, sourceClusterID string, 
 	return found, nil
 }
 
-// MirrorsOf answers from StateStore, in the store's order.
+// MirrorsOf answers from StateStore and Control, in the store's order.
 func (c *Cluster) MirrorsOf(ctx context.Context, partitions []mirror.TopicPartition) ([]mirror.SourceMirror, error) {
 	var found []mirror.SourceMirror
 	err := c.ask(ctx, "MirrorsOf", "describe mirrors", mirror.TopicPartition{}, func() error {
+		wanted, err := c.wants.Read(ctx)
+		if err != nil {
+			return err
+		}
 		return c.entries(ctx, partitions, func(tp mirror.TopicPartition, e statemachine.Entry) {
-			found = append(found, mirror.SourceMirror{Mirror: e.Key.Mirror, SourceClusterID: e.State.SourceClusterID, Partition: tp, State: e.State.State})
+			s := mirror.SourceMirror{Mirror: e.Key.Mirror, SourceClusterID: e.State.SourceClusterID, Partition: tp, State: e.State.State}
+			if o, ok := wanted.Origin(e.Key.Mirror, tp.Topic); ok && o.SourceClusterID == s.SourceClusterID {
+				s.Upstream = o.Upstream
+			}
+			found = append(found, s)
 		})
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package memlog_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -174,7 +175,7 @@ func TestSpec13GreatestLastMirrorEpochUnderAnyMirrorName(t *testing.T) {
 		t.Errorf("last mirror epochs %+v, %v", got, err)
 	}
 	mirrors, err := c.MirrorsOf(ctx, []mirror.TopicPartition{second})
-	if err != nil || len(mirrors) != 1 || mirrors[0] != (mirror.SourceMirror{Mirror: "one", SourceClusterID: "west", Partition: second, State: statemachine.Preparing}) {
+	if err != nil || len(mirrors) != 1 || !reflect.DeepEqual(mirrors[0], mirror.SourceMirror{Mirror: "one", SourceClusterID: "west", Partition: second, State: statemachine.Preparing}) {
 		t.Errorf("mirrors %+v, %v", mirrors, err)
 	}
 	mirrors, err = c.MirrorsOf(ctx, []mirror.TopicPartition{orders})

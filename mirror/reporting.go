@@ -1,0 +1,133 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// reportGap is the shortest time between two reports: a start of a thousand partitions changes states for seconds, and nobody looks that often.
+const reportGap = time.Second
+
+// refreshedReports is how many reports in a row may leave out a partition of which nothing is new but when it was seen.
+const refreshedReports = 10
+
+// reporting tells other processes, through the Control, how this mirror and its partitions are: at changes of state and at every refresh. What it tells outlives it.
+// Nothing waits for it.
+type reporting struct {
+	m        *Mirror
+	reporter Reporter
+	told     map[TopicPartition]PartitionReport
+	trouble  string // that was told of last
+	host     string
+}
+
+func (g *reporting) run() {
+	g.host, _ = os.Hostname()
+	tick := time.NewTicker(g.m.cfg.RefreshInterval)
+	defer tick.Stop()
+	defer func() {
+		if g.reporter != nil {
+			g.reporter.Close()
+		}
+	}()
+	for n := 0; ; n++ {
+		changed := g.m.changed()
+		err := g.report(n%refreshedReports == 0)
+		g.tell(err)
+		if errors.Is(err, statemachine.ErrFenced) {
+			return // another process of this owner reports now; the state store says the rest
+		}
+		if !g.m.pause(g.m.ctx, reportGap) {
+			return
+		}
+		select {
+		case <-g.m.ctx.Done():
+			return
+		case <-changed:
+		case <-tick.C:
+		}
+	}
+}
+
+// tell makes an event of trouble with reports, once.
+func (g *reporting) tell(err error) {
+	now := ""
+	if err != nil && g.m.ctx.Err() == nil {
+		now = err.Error()
+	}
+	if now == g.trouble || g.m.ctx.Err() != nil {
+		return
+	}
+	g.trouble = now
+	if err != nil {
+		err = fmt.Errorf("other processes cannot see how this mirror is: %w", err)
+	}
+	g.m.emit(TopicTrouble{EventMeta: g.m.meta(TopicPartition{Partition: Unknown}), Err: err})
+}
+
+func (g *reporting) report(all bool) error {
+	ctx, stop := context.WithTimeout(g.m.ctx, g.m.cfg.CallBound)
+	defer stop()
+	if g.reporter == nil {
+		r, err := g.m.cfg.Control.OpenReporter(ctx, g.m.cfg.Owner)
+		if err != nil {
+			return err
+		}
+		g.reporter, g.told = r, map[TopicPartition]PartitionReport{}
+	}
+	node, partitions := g.m.reports(g.host)
+	var fresh []PartitionReport
+	for _, p := range partitions {
+		if was, ok := g.told[TopicPartition{p.Topic, p.Partition}]; all || !ok || !sameButSeen(was, p) {
+			fresh = append(fresh, p)
+		}
+	}
+	if err := g.reporter.Report(ctx, node, fresh); err != nil {
+		return err
+	}
+	for _, p := range fresh {
+		g.told[TopicPartition{p.Topic, p.Partition}] = p
+	}
+	return nil
+}
+
+// sameButSeen says that only moments differ.
+func sameButSeen(a, b PartitionReport) bool {
+	b.At, b.SourceSeen, b.InStep = a.At, a.SourceSeen, a.InStep
+	return a == b
+}
+
+// reports is the status in the form in which other processes get it.
+func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
+	s := m.Status()
+	node := NodeReport{
+		Owner: m.cfg.Owner, Mirror: m.cfg.Name, Host: host, PID: os.Getpid(), Opened: m.opened, Seen: s.Taken, DestinationID: s.DestinationClusterID,
+		SourceError: cmp.Or(m.link.troubled(), m.desk.troubled()),
+	}
+	var partitions []PartitionReport
+	for _, t := range s.Topics {
+		if t.Err != nil {
+			node.Trouble = append(node.Trouble, t.Topic+": "+t.Err.Error())
+		}
+		for _, p := range t.Partitions {
+			if p.Halted {
+				continue // somebody else has it, and reports it
+			}
+			r := PartitionReport{
+				Mirror: p.Mirror, Topic: p.Topic, Partition: p.Partition, TopicID: p.TopicID, Owner: m.cfg.Owner, State: p.State, Reason: p.Reason, RetryAttempt: p.RetryAttempt,
+				SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen, DestinationStart: p.Start, DestinationEnd: p.Replicated, LostFrom: p.LostFrom, LostTo: p.LostTo, At: s.Taken,
+			}
+			if p.LagTime != Unknown {
+				r.InStep = s.Taken.Add(-p.LagTime)
+			}
+			partitions = append(partitions, r)
+		}
+	}
+	return node, partitions
+}
