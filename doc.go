@@ -116,6 +116,7 @@ statemachine/storetest checks it.
 	internal/batch              pure   the bytes of record batches
 	internal/partition          pure   the core of one partition: Step(event) → effects
 	internal/topicreader               compacted topics read to their end
+	internal/kafkaconfig               Kafka's property names for connections and security
 	internal/kafkatest                 real Apache Kafka for tests
 	internal/kafkatest/proxy           a bad network in front of it
 	internal/realkafka                 whole mirrors against real Apache Kafka

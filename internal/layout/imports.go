@@ -52,6 +52,12 @@ func MayImport(pkg, path string) (rule string, ok bool) {
 	if inside && within(own, "internal/kafkatest") && !withinAny(pkg, "internal/kafkatest", "internal/bench", "internal/long") {
 		return no("only tests and measurements start Kafka")
 	}
+	if pkg == "internal/kafkaconfig" && (inside || !standard && !client && !within(path, "github.com/magiconair/properties")) {
+		return no("settings of connections need the client, a reader of properties files and the standard library only")
+	}
+	if inside && own == "internal/kafkaconfig" && !withinAny(pkg, "mirror/kafkasource", "mirror/kafkastore", "mirror/kraft", "mirror/properties", "examples/kafka-mirror") {
+		return no("only what connects to Kafka or reads its settings knows Kafka's property names")
+	}
 	if path == "testing" && !withinAny(pkg, "mirror/logtest", "mirror/mirrortest", "statemachine/storetest", "keyedlog/keyedlogtest") {
 		return no("only conformance kits import testing")
 	}

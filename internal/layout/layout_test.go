@@ -76,6 +76,7 @@ func TestImportGraphSaysNo(t *testing.T) {
 		{"mirror/kafkasource", Module + "/mirror/memlog"}, {"mirror/memlog", Module + "/internal/partition"}, {"mirror/memlog", Module + "/mirror/logtest"},
 		{"mirror/logtest", Module + "/mirror/kafkasource"}, {"examples/quickstart", Module + "/internal/batch"}, {"mirror", Module + "/examples/quickstart"},
 		{".", "fmt"}, {"mirror/memlog", Module + "/internal/kafkatest"}, {"statemachine/storetest", Module + "/mirror"},
+		{"internal/kafkaconfig", Module + "/mirror"}, {"internal/kafkaconfig", "golang.org/x/sync/errgroup"}, {"mirror/memlog", Module + "/internal/kafkaconfig"},
 	} {
 		if _, ok := MayImport(c[0], c[1]); ok {
 			t.Errorf("%s may import %s", c[0], c[1])
@@ -85,6 +86,7 @@ func TestImportGraphSaysNo(t *testing.T) {
 		{"internal/batch", "hash/crc32"}, {"txnabort", Module + "/producerstate"}, {"mirror", Module + "/internal/partition"}, {"mirror", "os"},
 		{"mirror/kafkasource", client}, {"mirror/logtest", Module + "/mirror/memlog"}, {"mirror/mirrortest", Module + "/mirror/memlog"}, {"mirror/memlog", Module + "/mirror"},
 		{"examples/quickstart", Module + "/mirror/memlog"}, {"internal/bench", Module + "/internal/kafkatest"}, {"mirror/logtest", "testing"},
+		{"internal/kafkaconfig", client}, {"mirror/kafkasource", Module + "/internal/kafkaconfig"}, {"internal/kafkaconfig", "github.com/magiconair/properties"},
 	} {
 		if rule, ok := MayImport(c[0], c[1]); !ok {
 			t.Errorf("%s may not import %s: %s", c[0], c[1], rule)

@@ -1,0 +1,165 @@
+package kafkaconfig
+
+import (
+	"slices"
+	"strings"
+)
+
+// Names of the settings that Parse knows.
+const (
+	Bootstrap        = "bootstrap.servers"
+	ClientID         = "client.id"
+	RequestTimeout   = "request.timeout.ms"
+	SetupTimeout     = "socket.connection.setup.timeout.ms"
+	SetupTimeoutMax  = "socket.connection.setup.timeout.max.ms"
+	MaxIdle          = "connections.max.idle.ms"
+	SecurityProtocol = "security.protocol"
+
+	Mechanism       = "sasl.mechanism"
+	JAAS            = "sasl.jaas.config"
+	TokenEndpoint   = "sasl.oauthbearer.token.endpoint.url"
+	CallbackHandler = "sasl.login.callback.handler.class"
+
+	TruststoreType         = "ssl.truststore.type"
+	TruststoreLocation     = "ssl.truststore.location"
+	TruststoreCertificates = "ssl.truststore.certificates"
+	TruststorePassword     = "ssl.truststore.password"
+	KeystoreType           = "ssl.keystore.type"
+	KeystoreLocation       = "ssl.keystore.location"
+	KeystoreKey            = "ssl.keystore.key"
+	KeystoreChain          = "ssl.keystore.certificate.chain"
+	KeystorePassword       = "ssl.keystore.password"
+	KeyPassword            = "ssl.key.password"
+	HostNameCheck          = "ssl.endpoint.identification.algorithm"
+	EnabledProtocols       = "ssl.enabled.protocols"
+)
+
+var known = []string{
+	Bootstrap, ClientID, RequestTimeout, SetupTimeout, SetupTimeoutMax, MaxIdle, SecurityProtocol,
+	Mechanism, JAAS, TokenEndpoint, CallbackHandler,
+	TruststoreType, TruststoreLocation, TruststoreCertificates, TruststorePassword, KeystoreType, KeystoreLocation, KeystoreKey, KeystoreChain, KeystorePassword, KeyPassword,
+	HostNameCheck, EnabledProtocols,
+}
+
+// javaOnly are Kafka's settings that mean nothing outside Java, or that nothing here does, by name or by a prefix that ends in a dot, with the reason.
+var javaOnly = map[string]string{
+	"sasl.kerberos.":                       "GSSAPI (Kerberos) is not supported; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
+	"sasl.login.":                          "logins are done anew for each connection and re-authentication",
+	"sasl.client.callback.handler.class":   "Java classes cannot be used here",
+	"sasl.oauthbearer.":                    "of OAUTHBEARER only " + TokenEndpoint + " and the options of " + JAAS + " are supported",
+	"ssl.protocol":                         "TLS versions are chosen with " + EnabledProtocols,
+	"ssl.cipher.suites":                    "the cipher suites are those of Go's crypto/tls",
+	"ssl.provider":                         "TLS is Go's crypto/tls",
+	"ssl.engine.factory.class":             "TLS is Go's crypto/tls",
+	"ssl.keymanager.algorithm":             "TLS is Go's crypto/tls",
+	"ssl.trustmanager.algorithm":           "TLS is Go's crypto/tls",
+	"ssl.secure.random.implementation":     "TLS is Go's crypto/tls",
+	"ssl.client.auth":                      "it is a setting of brokers",
+	"ssl.principal.mapping.rules":          "it is a setting of brokers",
+	"security.providers":                   "Java's security providers cannot be used here",
+	"security.inter.broker.protocol":       "it is a setting of brokers",
+	"sasl.enabled.mechanisms":              "it is a setting of brokers; a client has " + Mechanism,
+	"sasl.mechanism.inter.broker.protocol": "it is a setting of brokers",
+	"sasl.mechanism.controller.protocol":   "it is a setting of brokers",
+	"sasl.server.":                         "it is a setting of brokers",
+	"ssl.allow.dn.changes":                 "it is a setting of brokers",
+	"ssl.allow.san.changes":                "it is a setting of brokers",
+}
+
+// secrets are the settings whose values are never printed: those that Kafka gives the type PASSWORD.
+var secrets = []string{
+	JAAS, TruststoreCertificates, TruststorePassword, KeystoreKey, KeystoreChain, KeystorePassword, KeyPassword,
+	"sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.assertion.private.key.passphrase",
+}
+
+// SecretNames lists the settings whose values must never be printed, sorted.
+func SecretNames() []string { return slices.Sorted(slices.Values(secrets)) }
+
+// IsSecret says whether the value of a setting must never be printed. An unknown name of the sasl. and ssl. families counts as secret: it may be a mistyped one.
+func IsSecret(name string) bool {
+	return slices.Contains(secrets, name) || inFamily(name) && !slices.Contains(known, name)
+}
+
+// HasLiteralSecret says whether a secret stands in the settings themselves instead of a reference to where it is kept, and the first setting's name, in sorted order, that holds one.
+// What is stored of a mirror may hold references only. Certificates are not secret in this sense, nor are the options of a login that name a user.
+func HasLiteralSecret(settings map[string]string) (name string, ok bool) {
+	for _, name := range SecretNames() {
+		value := settings[name]
+		if strings.TrimSpace(value) == "" || isReference(value) || name == TruststoreCertificates || name == KeystoreChain {
+			continue
+		}
+		if name != JAAS || hasLiteralSecretInLogin(value) {
+			return name, true
+		}
+	}
+	// A mistyped name may hold what its owner takes for a secret.
+	for _, name := range unknownOf(settings) {
+		if value := settings[name]; value != "" && !isReference(value) && looksSecret(name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// looksSecret is for names that are not known.
+func looksSecret(name string) bool {
+	return slices.ContainsFunc([]string{"password", "secret", "jaas", "key", "passphrase", "token"}, func(w string) bool { return strings.Contains(name, w) })
+}
+
+func inFamily(name string) bool {
+	return strings.HasPrefix(name, "sasl.") || strings.HasPrefix(name, "ssl.") || strings.HasPrefix(name, "security.")
+}
+
+// unknownOf lists the names of the security families that Parse does not know, sorted.
+func unknownOf(settings map[string]string) []string {
+	var names []string
+	for name := range settings {
+		if inFamily(name) && !slices.Contains(known, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// refuse says why a name of the security families is not accepted.
+func refuse(name string) *Error {
+	for n, why := range javaOnly {
+		if n == name || strings.HasSuffix(n, ".") && strings.HasPrefix(name, n) {
+			return &Error{Setting: name, Problem: "is not supported", Advice: "leave it out: " + why}
+		}
+	}
+	return &Error{Setting: name, Problem: "is not known", Advice: "the closest known name is " + closest(name) + "; leave it out if that is not what is meant"}
+}
+
+// closest is the known name of the security families that is the fewest edits away.
+func closest(name string) string {
+	best, least := "", -1
+	for _, k := range known {
+		if d := distance(name, k); inFamily(k) && (least < 0 || d < least) {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := diagonal
+			if a[i] != b[j] {
+				d++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(d, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
