@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -54,6 +55,7 @@ func failure(operation string, tp mirror.TopicPartition, err error, bound time.D
 	}
 	e := &mirror.SourceError{Operation: operation, Partition: tp, Err: err}
 	var broker *kerr.Error
+	setting := kafkaconfig.Find(err)
 	switch {
 	case errors.Is(err, ErrClosed), errors.Is(err, kgo.ErrClientClosed):
 		e.Err = ErrClosed
@@ -62,6 +64,8 @@ func failure(operation string, tp mirror.TopicPartition, err error, bound time.D
 		// The broker's own text is left out: it may repeat what was sent to it.
 		e.Err = broker
 	case errors.Is(err, context.Canceled):
+	case setting != nil: // a secret that cannot be read, a certificate that is not accepted
+		e.Code, e.Advice, e.Err = mirror.SourceAuthentication, setting.Advice, setting.Wrong()
 	case isTLS(err):
 		e.Code, e.Advice = mirror.SourceAuthentication, adviceTLS
 	case isFirstRead(err):
