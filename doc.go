@@ -110,6 +110,7 @@ statemachine/storetest checks it.
 	statemachine                pure   states, moves, steps, retries; StateStore and its records; MemoryStore
 	statemachine/storetest             conformance kit for a StateStore
 	keyedlog                           keyed records with atomic conditional batches; a StateStore over them
+	keyedlog/keyedlogtest              conformance kit for a keyed log
 	producerstate               pure   producers and in-flight transactions of one log
 	logtrunc                    pure   leader-epoch cache, truncation at the last mirror epoch, the point where two logs part
 	txnabort                    pure   the ABORT markers and the MIRROR_PID_RESET that end a mirror

@@ -1,38 +1,22 @@
 package keyedlog_test
 
 import (
-	"context"
 	"testing"
+	"time"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/keyedlog/keyedlogtest"
 )
 
-func TestMemoryHandlesShareTheRecords(t *testing.T) {
-	ctx := context.Background()
-	one := keyedlog.NewMemory()
-	two := one.Again()
-	changed := two.Changed()
-	err := one.Update(ctx, func(keyedlog.View) ([]keyedlog.Change, error) {
-		return []keyedlog.Change{{Key: []byte("k"), Value: []byte("v")}}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-changed:
-	default:
-		t.Error("the other handle's channel is open after a change")
-	}
-	if err := one.Close(); err != nil {
-		t.Fatal(err)
-	}
-	err = two.Read(ctx, func(v keyedlog.View) error {
-		if r, ok := v.Get([]byte("k")); !ok || string(r.Value) != "v" {
-			t.Errorf("the other handle sees %+v, %v", r, ok)
+func TestMemoryPassesTheKit(t *testing.T) {
+	keyedlogtest.Run(t, func(testing.TB) keyedlogtest.Fixture {
+		log := keyedlog.NewMemory()
+		return keyedlogtest.Fixture{
+			Log:   log,
+			Again: func() keyedlog.Log { return log.Again() },
+			// what the killed process holds goes on with the old handle
+			Crash:   func() (keyedlog.Log, error) { return log.Again(), nil },
+			Options: keyedlogtest.Options{Interference: time.Millisecond}, // decide runs under the lock: nobody comes in between
 		}
-		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
