@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 )
 
 // file is what the broker needs of a file. *os.File has it.
@@ -98,22 +96,7 @@ func (d *diskDirectory) Lock() error {
 	return nil
 }
 
-// lockWithin waits for the lock until ctx ends.
-func lockWithin(ctx context.Context, d directory) error {
-	for {
-		err := d.Lock()
-		if !errors.Is(err, errLocked) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
-// The small files (meta, mark, topics, states) are one line of JSON and one line with its checksum, so that a person can read them at night.
+// The small files (meta, mark, topics, cluster) are one line of JSON and one line with its checksum, so that a person can read them at night.
 
 // sealed is the content of a small file, its first line filled up with spaces to a width.
 func sealed(value any, width int) ([]byte, error) {

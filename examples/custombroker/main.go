@@ -2,7 +2,8 @@
 //
 //	go run ./examples/custombroker -dir /tmp/standby -source localhost:9092 -topic orders,payments
 //
-// It mirrors until it is interrupted, and goes on where it was when it is started again, however it ended. Read the files in this order:
+// It mirrors until it is interrupted, and goes on where it was when it is started again, however it ended. What is wanted of a topic is kept in the folder too: another process may pause or stop it
+// through a mirror.Admin on the same folder, and a topic that was stopped stays so. Read the files in this order:
 //
 //	log.go          one partition: a mirror.Log
 //	change.go       how it changes files so that no crash leaves a mixture
@@ -10,7 +11,6 @@
 //	mark.go         what it must find then, so that damage is not taken for a crash
 //	broker.go       what the broker's own clients call
 //	destination.go  the cluster in a folder: a mirror.Destination
-//	statestore.go   where the mirror keeps its states: a statemachine.StateStore; session.go is who writes there
 //	index.go        where Read begins to look for an offset
 //	directory.go    the few things that are needed of a file system
 package main
@@ -24,11 +24,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/filestore"
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -83,7 +86,8 @@ func run(ctx context.Context, out io.Writer, dir string, source, topics []string
 type running struct {
 	source      *kafkasource.Source
 	destination *Destination
-	store       *StateStore
+	records     *filestore.Store
+	control     mirror.Control
 	mirror      *mirror.Mirror
 }
 
@@ -102,14 +106,16 @@ func start(ctx context.Context, out io.Writer, dir string, source, topics []stri
 	r.destination.OnCut = func(tp mirror.TopicPartition, bytes int64) {
 		fmt.Fprintf(out, "%s-%d: a process died while it wrote; the %d bytes behind the last whole batch were cut\n", tp.Topic, tp.Partition, bytes)
 	}
-	if r.store, err = OpenStateStore(filepath.Join(dir, "states")); err != nil {
+	// One log holds the states of partitions and what is wanted of them.
+	if r.records, err = filestore.Open(filepath.Join(dir, "states"), filestore.Options{}); err != nil {
 		return nil, err
 	}
+	r.control = mirror.NewControl(r.records)
 	if r.source, err = kafkasource.New(kafkasource.Config{Seeds: source}); err != nil {
 		return nil, err
 	}
 	config := mirror.Config{
-		Name: "files", Source: r.source, Destination: r.destination, Store: r.store,
+		Name: "files", Source: r.source, Destination: r.destination, Store: keyedlog.NewStateStore(r.records), Control: r.control,
 		Sink:    mirror.Discard, // what a truncation drops is gone: a real broker keeps it somewhere
 		OnEvent: func(e mirror.Event) { fmt.Fprintln(out, e) },
 	}
@@ -119,12 +125,28 @@ func start(ctx context.Context, out io.Writer, dir string, source, topics []stri
 	if r.mirror, err = mirror.Open(ctx, config); err != nil {
 		return nil, err
 	}
-	// What is wanted is kept in memory here, so it is said again at each start. The states are in the store, so nothing begins anew. A broker that fails over gives the
-	// mirror a Control that survives: a topic that was stopped must not be started again by a restart.
-	if _, err = r.mirror.Admin().Start(ctx, topics, mirror.StartOptions{}); err != nil {
+	if err := r.begin(ctx, topics); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// begin starts the topics that are in no mirror yet. What is wanted of the others was said before, here or by another process, and is left as it is: a topic that was failed over must not be mirrored
+// again by a restart.
+func (r *running) begin(ctx context.Context, topics []string) error {
+	wanted, err := r.control.Read(ctx)
+	if err != nil {
+		return err
+	}
+	fresh := slices.DeleteFunc(slices.Clone(topics), func(topic string) bool {
+		_, known := wanted.Topic(topic)
+		return known
+	})
+	if len(fresh) == 0 && len(topics) > 0 {
+		return nil
+	}
+	_, err = r.mirror.Admin().Start(ctx, fresh, mirror.StartOptions{})
+	return err
 }
 
 // close ends everything, the mirror first.
@@ -136,8 +158,8 @@ func (r *running) close() error {
 	if r.source != nil {
 		errs = append(errs, r.source.Close())
 	}
-	if r.store != nil {
-		errs = append(errs, r.store.Close())
+	if r.records != nil {
+		errs = append(errs, r.records.Close())
 	}
 	if r.destination != nil {
 		errs = append(errs, r.destination.Close())

@@ -14,10 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/filestore"
+	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 func startSource(t *testing.T, topic string, values ...string) *kfake.Cluster {
@@ -31,13 +34,19 @@ func startSource(t *testing.T, topic string, values ...string) *kfake.Cluster {
 	return fake
 }
 
-func produce(t *testing.T, fake *kfake.Cluster, topic string, values ...string) {
+func client(t *testing.T, fake *kfake.Cluster, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(fake.ListenAddrs()...), kgo.DefaultProduceTopic(topic))
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(fake.ListenAddrs()...))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer cl.Close()
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+func produce(t *testing.T, fake *kfake.Cluster, topic string, values ...string) {
+	t.Helper()
+	cl := client(t, fake, kgo.DefaultProduceTopic(topic))
 	for _, v := range values {
 		if err := cl.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr(); err != nil {
 			t.Fatal(err)
@@ -167,6 +176,61 @@ func TestFailoverLetsClientsWrite(t *testing.T) {
 		if info.Base >= 3 && (info.LeaderEpoch != epoch || epoch < 1) || info.Base < 3 && info.LeaderEpoch >= epoch {
 			t.Errorf("the batch at %d has leader epoch %d, the log's is %d", info.Base, info.LeaderEpoch, epoch)
 		}
+	}
+}
+
+// TestWhatIsWantedIsKeptInTheFolder: another process stops a topic while the broker runs, and it is stopped. It stays so in the next run, although -topic names it.
+func TestWhatIsWantedIsKeptInTheFolder(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	fake := startSource(t, "orders", "a", "b", "c")
+	dir := t.TempDir()
+	r, err := start(ctx, io.Discard, dir, fake.ListenAddrs(), []string{"orders"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { r.close() }() // of the last run
+	in := func(state statemachine.State) func(mirror.Status) bool {
+		return func(s mirror.Status) bool {
+			return len(s.Topics) > 0 && len(s.Topics[0].Partitions) > 0 && s.Topics[0].Partitions[0].State == state
+		}
+	}
+	if err := r.mirror.Await(ctx, in(statemachine.Mirroring)); err != nil {
+		t.Fatal(err)
+	}
+	other, err := filestore.Open(filepath.Join(dir, "states"), filestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := mirror.NewControl(other).Update(ctx, func(s *mirror.ControlState) error {
+		w, _ := s.Topic("orders")
+		w.MirrorName = statemachine.MirrorNameValue("files", statemachine.WantStopped)
+		s.Set(w)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.mirror.Await(ctx, in(statemachine.Stopped)); err != nil {
+		t.Fatalf("the broker did not follow: %v; %+v", err, r.mirror.Status())
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kadm.NewClient(client(t, fake)).CreateTopic(ctx, 1, 1, nil, "payments"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = start(ctx, io.Discard, dir, fake.ListenAddrs(), []string{"orders", "payments"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	// What is new is begun, so the desired state was followed.
+	if err := r.mirror.Await(ctx, func(s mirror.Status) bool {
+		return len(s.Topics) == 2 && len(s.Topics[1].Partitions) > 0 && s.Topics[1].Partitions[0].State == statemachine.Mirroring
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.mirror.Status(); !in(statemachine.Stopped)(s) {
+		t.Errorf("a restart began the stopped topic again: %+v", s.Topics[0])
 	}
 }
 

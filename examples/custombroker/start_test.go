@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/clustermirror/clustermirror/mirror/filestore"
 )
 
 // commandVariable makes the test binary the command itself; see TestAStartThatFailsSaysWhyInOneLine.
@@ -36,7 +38,7 @@ func TestAStartThatFailsSaysWhyInOneLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := OpenStateStore(at("damaged "+name, "states"))
+		s, err := filestore.Open(at("damaged "+name, "states"), filestore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +46,7 @@ func TestAStartThatFailsSaysWhyInOneLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(t, at("damaged states", "states"), "states", []byte("{}\n00000000\n"))
+	put(t, at("damaged states", "states"), "log", []byte("not a log of records, but longer than its header"))
 	put(t, at("damaged cluster"), "cluster", []byte("x"))
 
 	for _, c := range []struct {
@@ -60,7 +62,7 @@ func TestAStartThatFailsSaysWhyInOneLine(t *testing.T) {
 		{"a folder that is a file", at("a file"), address, "orders", "not a directory"},
 		{"a folder in /proc", "/proc/custombroker", address, "orders", "/proc"},
 		{"a folder of another process", at("held"), address, "orders", "locked by another process"},
-		{"damaged states", at("damaged states"), address, "orders", "states is damaged"},
+		{"damaged states", at("damaged states"), address, "orders", "log is damaged"},
 		{"a damaged cluster id", at("damaged cluster"), address, "orders", "cluster is damaged"},
 	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAStartThatFailsSaysWhyInOneLine$")
