@@ -61,7 +61,7 @@ type Log interface {
 	// until the context ends. decide must depend on its View only and must not call the Log; an error of it is returned as it is, and nothing is written. No changes: nothing is
 	// written. Keys that have an owner cannot be changed (ErrOwned). When Update returns nil the changes survive a crash. ErrOutcomeUnknown is possible.
 	Update(ctx context.Context, decide func(View) ([]Change, error)) error
-	// Read shows the records as they are at some moment after the call began. An error of read is returned as it is.
+	// Read shows the records as they are at some moment after the call began. An error of read is returned as it is. read must not call the Log either.
 	Read(ctx context.Context, read func(View) error) error
 	// Changed returns a channel that is closed after the next change that Log.Update made, by whatever process, within about a second. Take it before Read, so that no change is
 	// missed. It may close without a change too.

@@ -37,7 +37,7 @@ type Options struct {
 	Rounds int
 	// Records is how many records lie in the log where many do, 0 → 200. All are written in one step.
 	Records int
-	// Interference is how long a decision waits for somebody else's update to come in between, 0 → 100 ms. A log that lets nobody in while it decides waits as long, about fifteen
+	// Interference is how long a decision waits for somebody else's update to come in between, 0 → 100 ms. A log that lets nobody in while it decides waits as long, about twenty
 	// times in a run. One whose update takes longer is not asked whether it decides anew.
 	Interference time.Duration
 	// Timeout bounds one rule, so that a log that hangs fails, 0 → 1 min. A change has to be seen elsewhere in that time too.
@@ -117,6 +117,7 @@ func rules() []rule {
 		{name: "NoChangesWriteNothing", check: noChangesWriteNothing},
 		{name: "SlicesAreNotKept", check: slicesAreNotKept},
 		{name: "InterferenceBeginsAnew", check: interferenceBeginsAnew},
+		{name: "InterferenceEndsWithTheContext", check: interferenceEndsWithTheContext},
 		{name: "DecisionsAreSerial", check: decisionsAreSerial},
 		{name: "OwnedMeanwhileIsRefused", check: ownedMeanwhileIsRefused},
 		{name: "RacingUpdatesAllCount", check: racingUpdatesAllCount},

@@ -286,9 +286,9 @@ const batch = 6
 
 // tear shows half of a batch until somebody has read it, or until the process dies: then it is true.
 func (l *log) tear(ctx context.Context) (dead bool) {
-	l.mu.Unlock()
-	defer l.mu.Lock()
 	wait := func(c chan struct{}) {
+		l.mu.Unlock()
+		defer l.mu.Lock()
 		select {
 		case <-c:
 		case <-ctx.Done():
@@ -605,6 +605,7 @@ func TestKitSaysNo(t *testing.T) {
 		{"keys are kept", "SlicesAreNotKept"},
 		{"the last one wins", "InterferenceBeginsAnew"},
 		{"sessions do not look again", "InterferenceBeginsAnew"},
+		{"update ignores the context", "InterferenceEndsWithTheContext"},
 		{"only the changed keys count", "DecisionsAreSerial"},
 		{"the last one wins", "OwnedMeanwhileIsRefused"},
 		{"updates get lost", "RacingUpdatesAllCount"},

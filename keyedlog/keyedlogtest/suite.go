@@ -242,29 +242,33 @@ func counted(key []byte, by int) decision {
 	}
 }
 
-// interrupt lets w decide, and meanwhile, but for no longer than a while, somebody else write. It returns how often was decided, whether other ended inside the first decision,
-// and the errors of both. A log that lets nobody in while it decides is right as well; then other ends after it.
-func (s *suite) interrupt(w writer, keys [][]byte, decide decision, other func() error) (calls int, inside bool, otherErr, err error) {
+// meanwhile begins what somebody else does, and waits for it, but for no longer than a while. finish waits for its end and returns its error.
+func (s *suite) meanwhile(other func() error) (inside bool, finish func() error) {
 	done := make(chan error, 1)
+	go func() { done <- other() }()
+	bound := time.NewTimer(s.interference)
+	defer bound.Stop()
+	select {
+	case err := <-done:
+		return true, func() error { return err }
+	case <-bound.C:
+		return false, func() error { return <-done }
+	}
+}
+
+// interrupt lets w decide, and somebody else write during the first decision. It returns how often was decided, whether other ended inside the first decision, and the errors
+// of both. A log that lets nobody in while it decides is right as well; then other ends after it.
+func (s *suite) interrupt(w writer, keys [][]byte, decide decision, other func() error) (calls int, inside bool, otherErr, err error) {
+	var finish func() error
 	err = w(s.ctx, keys, func(v keyedlog.View) ([]keyedlog.Change, error) {
 		calls++
 		if calls == 1 {
-			go func() { done <- other() }()
-			bound := time.NewTimer(s.interference)
-			defer bound.Stop()
-			select {
-			case otherErr = <-done:
-				inside = true
-			case <-bound.C:
-			}
+			inside, finish = s.meanwhile(other)
 		}
 		return decide(v)
 	})
 	if calls == 0 {
 		s.Fatalf("decide was not called: %v", err)
 	}
-	if !inside {
-		otherErr = <-done
-	}
-	return calls, inside, otherErr, err
+	return calls, inside, finish(), err
 }

@@ -147,6 +147,42 @@ func interferenceBeginsAnew(s *suite) {
 	}
 }
 
+// Who is always too late gives up with the context, and has written nothing.
+func interferenceEndsWithTheContext(s *suite) {
+	for n, p := range s.pairs() {
+		keys := [][]byte{s.key(n)}
+		ctx, cancel := context.WithCancel(s.ctx)
+		calls, late := 0, 0
+		finish := func() error { return nil }
+		err := p.one(ctx, keys, func(keyedlog.View) ([]keyedlog.Change, error) {
+			calls++
+			if calls <= 3 && late == calls-1 {
+				var inside bool
+				if inside, finish = s.meanwhile(func() error { return p.two(s.ctx, keys, counted(keys[0], 1)) }); inside {
+					late++
+				}
+			}
+			if late == 3 {
+				cancel()
+			}
+			return []keyedlog.Change{s.released(n, "1000")}, nil
+		})
+		cancel()
+		if otherErr := finish(); otherErr != nil {
+			s.Errorf("%s: the one that came in between: %v", p.name, otherErr)
+			continue
+		}
+		if late == 3 {
+			if !errors.Is(err, context.Canceled) && !errors.Is(err, keyedlog.ErrOutcomeUnknown) {
+				s.Errorf("%s: too late three times, and then cancelled: error %v, want %v", p.name, err, context.Canceled)
+			}
+			s.expect(s.log, n, "3", "", 0)
+		} else if err != nil {
+			s.Errorf("%s: %v", p.name, err)
+		}
+	}
+}
+
 // Each looks at the key that the other one changes. In either order one of them sees the other.
 func decisionsAreSerial(s *suite) {
 	next := func(from, to []byte) decision {
