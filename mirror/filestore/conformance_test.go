@@ -5,8 +5,10 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/keyedlog/keyedlogtest"
 	"github.com/clustermirror/clustermirror/statemachine"
 	"github.com/clustermirror/clustermirror/statemachine/storetest"
 )
@@ -39,6 +41,18 @@ func (a *alternating) Close() error {
 		err = errors.Join(err, s.Close())
 	}
 	return err
+}
+
+func TestKeyedLogKit(t *testing.T) {
+	keyedlogtest.Run(t, func(tb testing.TB) keyedlogtest.Fixture {
+		dir, o := tb.TempDir(), Options{CompactAbove: 2048}
+		return keyedlogtest.Fixture{
+			Log:     opened(tb, dir, o),
+			Again:   func() keyedlog.Log { return opened(tb, dir, o) },
+			Crash:   func() (keyedlog.Log, error) { return opened(tb, dir, o), nil }, // the killed process goes on with its handle
+			Options: keyedlogtest.Options{Interference: 10 * time.Millisecond},       // nobody comes in between: the folder is locked
+		}
+	})
 }
 
 func TestStateStoreKit(t *testing.T) {

@@ -38,7 +38,7 @@ type folder interface {
 	Sync() error
 	// Lock takes the folder for this handle alone and notes who has it, or fails with errLocked and who had it last, at once. When the process dies, however it dies, the kernel lets go of it.
 	Lock(who string) (holder string, err error)
-	Unlock() error
+	Unlock()
 	Close() error
 }
 
@@ -137,4 +137,4 @@ func (d *diskFolder) Lock(who string) (holder string, err error) {
 	}
 }
 
-func (d *diskFolder) Unlock() error { return d.lock.Close() }
+func (d *diskFolder) Unlock() { d.lock.Close() }

@@ -114,11 +114,10 @@ func (f *memoryFolder) Lock(who string) (string, error) {
 	return who, nil
 }
 
-func (f *memoryFolder) Unlock() error {
+func (f *memoryFolder) Unlock() {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	f.d.locked = nil
-	return nil
 }
 
 func (f *memoryFolder) Close() error { return nil }

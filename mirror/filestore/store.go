@@ -69,7 +69,8 @@ func open(in folder, dir string, o Options) (*Store, error) {
 	defer cancel()
 	err := s.lock(ctx)
 	if err == nil {
-		err = errors.Join(s.log.create(), in.Unlock())
+		err = s.log.create()
+		in.Unlock()
 	}
 	if err == nil {
 		err = s.Read(ctx, func(keyedlog.View) error { return nil })
@@ -166,11 +167,11 @@ func (s *Store) errClosed() error {
 }
 
 // locked is the part of a call that has the folder's lock.
-func (s *Store) locked(ctx, bounded context.Context, step func(context.Context, file) error) (err error) {
+func (s *Store) locked(ctx, bounded context.Context, step func(context.Context, file) error) error {
 	if err := s.lock(bounded); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.log.in.Unlock()) }()
+	defer s.log.in.Unlock()
 	f, err := s.log.refresh()
 	if err != nil {
 		return err
