@@ -265,11 +265,13 @@ func (t *topicIDText) UnmarshalText(b []byte) error {
 }
 
 func encodeControlValue(k controlKey, value any) ([]byte, error) {
-	b, err := json.Marshal(value)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // for whoever reads the topic
+	if err := e.Encode(value); err != nil {
 		return nil, &ControlRecordError{k.String(), fmt.Errorf("cannot be stored: %w", err)}
 	}
-	return b, nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // decodeControlValue reads a value strictly: another version, or a field that this version does not know, is what a newer one wrote.

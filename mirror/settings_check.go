@@ -1,0 +1,207 @@
+package mirror
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// SettingError is one thing that is wrong with a setting. It is an *Error with InvalidConfig in the sense of errors.Is, and ErrPattern where a pattern is what is wrong.
+type SettingError struct {
+	Setting string
+	Value   string // as given; "[hidden]" for a secret, "" where the value is not what is wrong
+	Problem string // what is wrong, and what is valid
+	Err     error  // the cause, if any
+}
+
+func (e *SettingError) Error() string {
+	s := "setting " + e.Setting
+	if e.Value != "" {
+		s += fmt.Sprintf(" = %q", e.Value)
+	}
+	return s + ": " + e.Problem
+}
+
+func (e *SettingError) Unwrap() error { return e.Err }
+
+// Is finds InvalidConfig.
+func (e *SettingError) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == InvalidConfig
+}
+
+// Check checks names and values of all settings, those of one level and of others alike when no level is given. Settings of another level are faults: MirrorSetting allows
+// connection settings too. Every fault is in the error (errors.Join of *SettingError, by name); none holds a value of a secret, or of a setting that is not known.
+func (s Settings) Check(levels ...SettingLevel) error {
+	faults := s.conflicts()
+	for name, value := range s {
+		d, known := lookUpSetting(name)
+		if !known {
+			faults = append(faults, &SettingError{Setting: name, Problem: unknownSetting(name)})
+			continue
+		}
+		allowed := len(levels) == 0 || slices.Contains(levels, d.Level) || d.Level == ConnectionSetting && slices.Contains(levels, MirrorSetting)
+		if !allowed {
+			faults = append(faults, &SettingError{Setting: name, Problem: "belongs to " + map[SettingLevel]string{NodeSetting: "a node", MirrorSetting: "a mirror", ConnectionSetting: "a mirror"}[d.Level] + ", not here"})
+			continue
+		}
+		if f := d.check(name, value); f != nil {
+			faults = append(faults, f)
+		}
+	}
+	return joinFaults(faults)
+}
+
+// referencePattern is the form of Kafka's config providers (KIP-297): provider, path (optional), key.
+var referencePattern = regexp.MustCompile(`\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}`)
+
+// check checks one value; nil is fine.
+func (d setting) check(name, value string) *SettingError {
+	shown := value
+	if d.Secret {
+		shown = hiddenValue
+	}
+	value = strings.TrimSpace(value)
+	if referencePattern.MatchString(value) {
+		if !d.reference {
+			return &SettingError{Setting: name, Value: shown, Problem: "references ${…} are looked up in settings of connections only; write the value itself"}
+		}
+		if d.Secret || referencePattern.FindString(value) == value {
+			return nil // what it stands for is seen when a connection is made
+		}
+	}
+	if err := d.fault(value); err != nil {
+		problem := err.Error()
+		if d.Valid != "" && !strings.Contains(problem, d.Valid) {
+			problem += "; valid: " + d.Valid
+		}
+		return &SettingError{Setting: name, Value: shown, Problem: problem, Err: err}
+	}
+	return nil
+}
+
+// conflicts are settings that have different values under several names.
+func (s Settings) conflicts() []*SettingError {
+	var faults []*SettingError
+	for name, value := range s {
+		d, known := settingsByName[name]
+		if !known {
+			continue
+		}
+		// Each pair once: the name that comes first in the definition speaks.
+		names := append([]string{d.Name}, d.Aliases...)
+		for _, other := range names[slices.Index(names, name)+1:] {
+			if v, both := s[other]; both && strings.TrimSpace(v) != strings.TrimSpace(value) {
+				faults = append(faults, &SettingError{Setting: name, Problem: "has another value under its other name " + other + "; leave one of them out"})
+			}
+		}
+	}
+	return faults
+}
+
+func joinFaults(faults []*SettingError) error {
+	slices.SortFunc(faults, func(a, b *SettingError) int {
+		return cmp.Or(cmp.Compare(a.Setting, b.Setting), cmp.Compare(a.Problem, b.Problem))
+	})
+	errs := make([]error, len(faults))
+	for i, f := range faults {
+		errs[i] = f
+	}
+	return errors.Join(errs...)
+}
+
+// unknownSetting says what to do about a name that is no setting's.
+func unknownSetting(name string) string {
+	if why, ok := settingsElsewhere[name]; ok {
+		return "is not supported: " + why
+	}
+	if strings.HasPrefix(name, topicSetPrefix) {
+		return "a topic set needs a name of 1–249 ASCII letters, digits, '.', '_' and '-' behind " + topicSetPrefix
+	}
+	return "is not known; the closest known name is " + closestSetting(name)
+}
+
+// closestSetting is the known name that the fewest edits make of name; of several the first by alphabet.
+func closestSetting(name string) string {
+	best, least := "", -1
+	for _, known := range slices.Sorted(maps.Keys(settingsByName)) {
+		if d := edits(name, known); least < 0 || d < least {
+			best, least = known, d
+		}
+	}
+	return best
+}
+
+// edits is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := diagonal
+			if a[i] != b[j] {
+				d++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(d, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func bootstrapFault(value string) error {
+	if value == "" {
+		return errors.New("is empty")
+	}
+	for _, address := range settingList(value) {
+		at := strings.LastIndex(address, ":")
+		if at <= 0 || !portPattern.MatchString(address[at+1:]) {
+			return fmt.Errorf("%q is no host:port", address)
+		}
+	}
+	return nil
+}
+
+var portPattern = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
+
+// The words of access rules (org.apache.kafka.common.resource.ResourceType, org.apache.kafka.common.acl.AclOperation and AclPermissionType).
+var aclWords = [][]string{
+	{"TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER", "CLUSTER_MIRROR"},
+	nil,
+	{"ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS",
+		"DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"},
+	{"ALLOW", "DENY"},
+	nil,
+}
+
+// aclRulesFault checks rules of the form type;name;operation;permission;principal (spec §6).
+func aclRulesFault(value string) error {
+	for _, rule := range settingList(value) {
+		fields := strings.Split(rule, ";")
+		if len(fields) > len(aclWords) {
+			return fmt.Errorf("rule %q has more than %d fields", rule, len(aclWords))
+		}
+		for i, field := range fields {
+			field = strings.TrimSpace(field)
+			if field == "*" {
+				continue
+			}
+			if aclWords[i] == nil {
+				if _, err := compilePatterns([]string{field}); err != nil {
+					return fmt.Errorf("rule %q: %w", rule, err)
+				}
+			} else if !slices.Contains(aclWords[i], strings.ToUpper(field)) {
+				return fmt.Errorf("rule %q: %q is none of *, %s", rule, field, strings.Join(aclWords[i], ", "))
+			}
+		}
+	}
+	return nil
+}

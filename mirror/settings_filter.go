@@ -1,0 +1,141 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// ErrPattern: a pattern is no regular expression of RE2's syntax (Kafka's INVALID_REGULAR_EXPRESSION, 128).
+var ErrPattern = errors.New("is no regular expression (RE2)")
+
+// Filter is which topics of a source are mirrored: included and not excluded. Its zero value matches nothing. Safe for concurrent use.
+type Filter struct {
+	include, exclude *regexp.Regexp // nil: an empty list
+}
+
+// Matches says whether a topic is found and mirrored by itself. Internal names, those that begin with "__", never are: what they hold belongs to its own cluster (F-71).
+func (f Filter) Matches(topic string) bool {
+	return f.Includes(topic) && !f.Excludes(topic) && !strings.HasPrefix(topic, "__")
+}
+
+// Includes says whether the include list names a topic; an empty one names none.
+func (f Filter) Includes(topic string) bool { return f.include != nil && f.include.MatchString(topic) }
+
+// Excludes says whether the exclude list names a topic.
+func (f Filter) Excludes(topic string) bool { return f.exclude != nil && f.exclude.MatchString(topic) }
+
+// FindsNothing says whether the include list is empty: no topic is found by itself, and a topic that is started by its name need not match.
+func (f Filter) FindsNothing() bool { return f.include == nil }
+
+// NewFilter makes a filter of two lists of patterns: each is joined with | and has to match a whole name. Errors: ErrPattern, with the pattern.
+func NewFilter(include, exclude []string) (f Filter, err error) {
+	if f.include, err = compilePatterns(include); err != nil {
+		return Filter{}, err
+	}
+	if f.exclude, err = compilePatterns(exclude); err != nil {
+		return Filter{}, err
+	}
+	return f, nil
+}
+
+// compilePatterns: nil for an empty list. Each pattern is tried alone first, so that the error names it and two halves do not make a whole.
+func compilePatterns(list []string) (*regexp.Regexp, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	for _, p := range list {
+		if p == "" {
+			return nil, fmt.Errorf("an empty pattern %w; leave it out", ErrPattern)
+		}
+		if _, err := regexp.Compile(p); err != nil {
+			return nil, fmt.Errorf("pattern %q %w: %w", p, ErrPattern, err)
+		}
+	}
+	whole, err := regexp.Compile("^(" + strings.Join(list, "|") + ")$")
+	if err != nil { // together they may be too large
+		return nil, fmt.Errorf("%d patterns together: %w: %w", len(list), ErrPattern, err)
+	}
+	return whole, nil
+}
+
+// TopicFilter is the effective filter of topics. Errors: a *SettingError that is ErrPattern.
+func (s Settings) TopicFilter() (Filter, error) {
+	include, err := s.patterns(topicsIncludeSetting)
+	if err != nil {
+		return Filter{}, err
+	}
+	exclude, err := s.patterns(topicsExcludeSetting)
+	return Filter{include, exclude}, err
+}
+
+func (s Settings) patterns(name string) (*regexp.Regexp, error) {
+	value := s.Effective(name)
+	p, err := compilePatterns(settingList(value))
+	if err != nil {
+		return nil, &SettingError{Setting: name, Value: value, Problem: err.Error(), Err: err}
+	}
+	return p, nil
+}
+
+// MergeTopicPatterns returns a copy of the settings in which these patterns are in one topic filter and no longer in the other (KIP-1279, spec §1.6). It starts from the effective
+// filters, so that the first merge does not lose the default exclude (spec decision 13). A filter that nothing changes is not stored. Errors: a *SettingError, which
+// is ErrPattern for a pattern that is none; one in both lists, and one with a comma, which separates patterns in a setting, are refused too.
+func (s Settings) MergeTopicPatterns(include, exclude []string) (Settings, error) {
+	next, err := s.Canonical()
+	if err != nil {
+		return nil, err
+	}
+	for _, side := range []struct {
+		name         string
+		add, take    []string
+		otherSetting string
+	}{{topicsIncludeSetting, include, exclude, topicsExcludeSetting}, {topicsExcludeSetting, exclude, include, topicsIncludeSetting}} {
+		was := settingList(s.Effective(side.name))
+		now := slices.DeleteFunc(slices.Clone(was), func(p string) bool { return slices.Contains(side.take, p) })
+		for _, p := range side.add {
+			refuse := func(problem string, err error) (Settings, error) {
+				return nil, &SettingError{Setting: side.name, Value: p, Problem: problem, Err: err}
+			}
+			if slices.Contains(side.take, p) {
+				return refuse("is to be in "+side.otherSetting+" at the same time; choose one", nil)
+			}
+			if _, err := compilePatterns([]string{p}); err != nil {
+				return refuse(err.Error(), err)
+			}
+			if strings.Contains(p, ",") || strings.TrimSpace(p) != p {
+				return refuse("a pattern in a list holds no comma, and no blank at its ends; write it another way", nil)
+			}
+			if !slices.Contains(now, p) {
+				now = append(now, p)
+			}
+		}
+		if !slices.Equal(was, now) {
+			next[side.name] = strings.Join(now, ",")
+		}
+	}
+	return next, nil
+}
+
+// TopicSets are the sets of topics that belong together, by name; a Filter's Matches says who is in one. Errors: a *SettingError for the first set that cannot be read.
+func (s Settings) TopicSets() (map[string]Filter, error) {
+	sets := make(map[string]Filter)
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		set, ok := strings.CutPrefix(name, topicSetPrefix)
+		if !ok {
+			continue
+		}
+		if _, known := lookUpSetting(name); !known {
+			return nil, &SettingError{Setting: name, Problem: unknownSetting(name)}
+		}
+		include, err := s.patterns(name)
+		if err != nil {
+			return nil, err
+		}
+		sets[set] = Filter{include: include}
+	}
+	return sets, nil
+}

@@ -1,0 +1,148 @@
+package mirror
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func mustFilter(t *testing.T, s Settings) Filter {
+	t.Helper()
+	f, err := s.TopicFilter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestTopicFilterMatchesWholeNamesAndExcludeWins(t *testing.T) {
+	f := mustFilter(t, Settings{"mirror.topics.include": `orders, pay.*|bill`, "topics.exclude": `.*-tmp,payroll`})
+	for topic, want := range map[string]bool{
+		"orders": true, "orders2": false, "xorders": false, "pay": true, "payment": true, "bill": true, "bills": false, "pay-tmp": false, "payroll": false, "payrolls": true, "": false, "x\norders": false,
+	} {
+		if f.Matches(topic) != want {
+			t.Errorf("%q: %v", topic, !want)
+		}
+	}
+	if !f.Excludes("orders-tmp") || f.Excludes("orders") || !f.Includes("pay-tmp") || f.FindsNothing() {
+		t.Error("Includes, Excludes and FindsNothing disagree with the lists")
+	}
+	none := mustFilter(t, nil)
+	if !none.FindsNothing() || none.Matches("a") || none.Includes("a") || !none.Excludes("__a") || none.Excludes("a_") {
+		t.Error("an empty include list finds topics, or the default exclude is not there")
+	}
+	var zero Filter
+	if zero.Matches("a") || zero.Excludes("a") || !zero.FindsNothing() {
+		t.Error("the zero filter matches")
+	}
+}
+
+func TestTopicFilterRefusesWhatIsNoPattern(t *testing.T) {
+	for _, value := range []string{"(", "a,[", `(?=x)`, `(a)\1`, "a,", "a)|(b"} {
+		for _, name := range []string{"mirror.topics.include", "topics.exclude"} {
+			_, err := Settings{name: value}.TopicFilter()
+			var fault *SettingError
+			if !errors.Is(err, ErrPattern) || !errors.As(err, &fault) || fault.Value != value {
+				t.Errorf("%s=%s: %v", name, value, err)
+			}
+		}
+		if _, err := NewFilter(settingList(value), nil); !errors.Is(err, ErrPattern) {
+			t.Errorf("NewFilter: %v", err)
+		}
+	}
+	if _, err := NewFilter(nil, []string{"["}); !errors.Is(err, ErrPattern) {
+		t.Errorf("NewFilter: %v", err)
+	}
+}
+
+// TestF71InternalTopicsAreNeverFound: whatever the lists say.
+func TestF71InternalTopicsAreNeverFound(t *testing.T) {
+	f := mustFilter(t, Settings{"mirror.topics.include": ".*", "mirror.topics.exclude": ""})
+	for _, topic := range []string{"__consumer_offsets", "__transaction_state", "__mirror_state", "__mirror_control", "__"} {
+		if f.Matches(topic) {
+			t.Errorf("%s is found", topic)
+		}
+	}
+	if !f.Matches("_schemas") || !f.Matches("a__b") {
+		t.Error("other topics are not found")
+	}
+}
+
+// TestDecision13FirstMergeKeepsTheDefaultExclude: stored filters start from the effective value.
+func TestDecision13FirstMergeKeepsTheDefaultExclude(t *testing.T) {
+	for _, c := range []struct {
+		what             string
+		stored           Settings
+		include, exclude []string
+		want             Settings
+	}{
+		{"an include pattern alone stores no exclude", Settings{}, []string{".*"}, nil, Settings{"mirror.topics.include": ".*"}},
+		{"the first exclude pattern joins the default", Settings{}, nil, []string{"tmp.*"}, Settings{"mirror.topics.exclude": "__.*,tmp.*"}},
+		{"an alias is the stored value", Settings{"topics.exclude": "x"}, nil, []string{"y"}, Settings{"mirror.topics.exclude": "x,y"}},
+		{"patterns move from one list to the other", Settings{"mirror.topics.include": "a,b", "mirror.topics.exclude": "c"}, []string{"c"}, []string{"a"},
+			Settings{"mirror.topics.include": "b,c", "mirror.topics.exclude": "a"}},
+		{"the default may be taken out by name", Settings{}, []string{"__.*"}, nil, Settings{"mirror.topics.include": "__.*", "mirror.topics.exclude": ""}},
+		{"what is there stays as it is", Settings{"mirror.topics.include": " a, b "}, []string{"b", "a"}, []string{"__.*"}, Settings{"mirror.topics.include": " a, b "}},
+		{"an exclude list that was emptied stays empty", Settings{"mirror.topics.exclude": ""}, []string{"a"}, nil, Settings{"mirror.topics.include": "a", "mirror.topics.exclude": ""}},
+		{"nothing", nil, nil, nil, Settings{}},
+	} {
+		before := c.stored.String()
+		got, err := c.stored.MergeTopicPatterns(c.include, c.exclude)
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, want %v; %v", c.what, got, c.want, err)
+		}
+		if c.stored.String() != before {
+			t.Errorf("%s: the settings themselves were changed", c.what)
+		}
+	}
+	merged, err := Settings{}.MergeTopicPatterns([]string{".*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := mustFilter(t, merged); f.Matches("__consumer_offsets") || !f.Excludes("__consumer_offsets") || !f.Matches("orders") {
+		t.Error("after the first merge internal topics are included")
+	}
+}
+
+func TestMergeTopicPatternsRefuses(t *testing.T) {
+	for _, c := range []struct {
+		include, exclude []string
+		pattern          bool
+	}{
+		{[]string{"("}, nil, true}, {nil, []string{"["}, true}, {[]string{""}, nil, true}, {[]string{"a"}, []string{"a"}, false}, {[]string{"a{1,2}"}, nil, false}, {nil, []string{" a"}, false},
+	} {
+		_, err := Settings{}.MergeTopicPatterns(c.include, c.exclude)
+		var fault *SettingError
+		if !errors.As(err, &fault) || errors.Is(err, ErrPattern) != c.pattern {
+			t.Errorf("%q %q: %v", c.include, c.exclude, err)
+		}
+	}
+	if _, err := (Settings{"topics.include": "a", "mirror.topics.include": "b"}).MergeTopicPatterns(nil, nil); err == nil {
+		t.Error("settings that contradict themselves are merged")
+	}
+}
+
+func TestTopicSets(t *testing.T) {
+	sets, err := Settings{"mirror.topic.set.core": `orders\..*,pay`, "mirror.topic.set.a.b-C_1": "x", "mirror.topic.set.none": "", "mirror.topics.include": "y"}.TopicSets()
+	if err != nil || len(sets) != 3 {
+		t.Fatalf("%v, %v", sets, err)
+	}
+	if core := sets["core"]; !core.Matches("orders.eu") || !core.Matches("pay") || core.Matches("payment") || core.Matches("x") {
+		t.Error("the set core matches other topics")
+	}
+	if !sets["a.b-C_1"].Matches("x") || sets["none"].Matches("x") {
+		t.Error("a set matches other topics")
+	}
+	if sets, err := Settings(nil).TopicSets(); err != nil || len(sets) != 0 {
+		t.Errorf("%v, %v", sets, err)
+	}
+	for name, value := range map[string]string{"mirror.topic.set.": "a", "mirror.topic.set.a b": "a", "mirror.topic.set.a": "(", "mirror.topic.set.<name>": "a", "mirror.topic.set." + strings.Repeat("x", 250): "a"} {
+		if _, err := (Settings{name: value}).TopicSets(); err == nil {
+			t.Errorf("%s=%s is a set", name, value)
+		}
+		if err := (Settings{name: value}).Check(); err == nil {
+			t.Errorf("%s=%s passes Check", name, value)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Names of settings that the code asks for.
+const (
+	statePartitionsSetting   = "mirror.state.topic.num.partitions"
+	stateReplicationSetting  = "mirror.state.topic.replication.factor"
+	fetchersSetting          = "mirror.num.replica.fetchers"
+	refreshSetting           = "mirror.metadata.refresh.interval.ms"
+	fetchBackoffSetting      = "mirror.fetch.backoff.ms"
+	retryInitialSetting      = "mirror.failed.retry.initial.backoff.ms"
+	retryMaxSetting          = "mirror.failed.retry.max.backoff.ms"
+	retryAttemptsSetting     = "mirror.failed.retry.max.attempts"
+	topicsIncludeSetting     = "mirror.topics.include"
+	topicsExcludeSetting     = "mirror.topics.exclude"
+	topicSetPrefix           = "mirror.topic.set."
+	lossPolicySetting        = "mirror.loss.policy"
+	startFloorSetting        = "mirror.start.floor"
+	fetchWaitSetting         = "fetch.wait.max.ms"
+	fetchMinBytesSetting     = "fetch.min.bytes"
+	fetchMaxBytesSetting     = "fetch.max.bytes"
+	fetchResponseMaxSetting  = "fetch.response.max.bytes"
+	jaasSetting              = "sasl.jaas.config"
+	truststoreCertsSetting   = "ssl.truststore.certificates"
+	certificateChainSetting  = "ssl.keystore.certificate.chain"
+	propertiesExcludeSetting = "mirror.topic.properties.exclude"
+)
+
+// setting is a definition with what code needs beside it.
+type setting struct {
+	SettingDefinition
+	fault     func(value string) error // what is wrong with a value, nil for nothing
+	reference bool                     // a value may hold ${provider:…}, which is resolved when a connection is made
+}
+
+// maxMillis is the longest time that time.Duration holds.
+const maxMillis = math.MaxInt64 / int64(time.Millisecond)
+
+// wholeNumber makes a definition of a number from least to most.
+func wholeNumber(level SettingLevel, kind, name, byDefault string, least, most int64, doc string, aliases ...string) setting {
+	valid := fmt.Sprintf("at least %d", least)
+	if most < math.MaxInt16+1 {
+		valid = fmt.Sprintf("%d to %d", least, most)
+	}
+	return setting{
+		SettingDefinition: SettingDefinition{Name: name, Aliases: aliases, Level: level, Type: kind, Default: byDefault, Valid: valid, Doc: doc},
+		fault: func(value string) error {
+			n, err := strconv.ParseInt(value, 10, 64)
+			switch {
+			case err != nil:
+				return errors.New("is no whole number")
+			case n < least:
+				return fmt.Errorf("is less than %d", least)
+			case n > most:
+				return fmt.Errorf("is more than %d", most)
+			}
+			return nil
+		},
+	}
+}
+
+func oneOf(level SettingLevel, name, byDefault, doc string, values ...string) setting {
+	return setting{
+		SettingDefinition: SettingDefinition{Name: name, Level: level, Type: "string", Default: byDefault, Valid: strings.Join(values, ", "), Doc: doc},
+		fault: func(value string) error {
+			if !slices.Contains(values, value) {
+				return fmt.Errorf("is none of %s", strings.Join(values, ", "))
+			}
+			return nil
+		},
+	}
+}
+
+// text is a string, list or password of which any value, or any element, is fine, unless fault says otherwise.
+func text(level SettingLevel, kind, name, byDefault, valid, doc string, fault func(string) error, aliases ...string) setting {
+	if fault == nil {
+		fault = func(string) error { return nil }
+	}
+	return setting{
+		SettingDefinition: SettingDefinition{Name: name, Aliases: aliases, Level: level, Type: kind, Default: byDefault, Valid: valid, Secret: kind == "password", Doc: doc}, fault: fault,
+	}
+}
+
+func patterns(level SettingLevel, name, byDefault, doc string, aliases ...string) setting {
+	return text(level, "list", name, byDefault, "regular expressions (RE2), separated by commas; each has to match a whole name", doc, func(value string) error {
+		_, err := compilePatterns(settingList(value))
+		return err
+	}, aliases...)
+}
+
+// connection makes a setting one that whoever connects reads (internal/kafkaconfig); that also says what a protocol or mechanism needs besides.
+func connection(s setting) setting {
+	s.Level, s.reference = ConnectionSetting, true
+	return s
+}
+
+// settingTable is spec §7 with the decisions, in the order in which a person would read it.
+var settingTable = []setting{
+	wholeNumber(NodeSetting, "int", statePartitionsSetting, "50", 1, math.MaxInt32, "Partitions of the topic of states. It must not change once the topic exists."),
+	wholeNumber(NodeSetting, "short", stateReplicationSetting, "3", 1, math.MaxInt16, "Replication factor of the topics that hold states and desired state."),
+	wholeNumber(NodeSetting, "int", fetchersSetting, "1", 1, math.MaxInt32, "Connections per source broker and mirror."),
+	wholeNumber(NodeSetting, "long", refreshSetting, "30000", 0, maxMillis, "How often the source's metadata is looked at, in milliseconds. 0 is as often as a millisecond allows."),
+	wholeNumber(NodeSetting, "long", fetchBackoffSetting, "1000", 0, maxMillis, "Pause after a fetch that failed, in milliseconds. 0 is one millisecond.", "fetch.backoff.ms"),
+	wholeNumber(NodeSetting, "long", retryInitialSetting, "1000", 1, maxMillis, "Delay before a failed partition is tried again for the first time, in milliseconds; it doubles each time."),
+	wholeNumber(NodeSetting, "long", retryMaxSetting, "300000", 1, maxMillis, "Longest delay between two tries, in milliseconds."),
+	wholeNumber(NodeSetting, "int", retryAttemptsSetting, "0", 0, math.MaxInt16, "How often a failed partition is tried again; 0 is without end, so that a mirror comes back by itself after a long outage."),
+
+	connection(text(ConnectionSetting, "list", "bootstrap.servers", "", "host:port, separated by commas; needed when a mirror is created", "Brokers of the source to begin with.", bootstrapFault)),
+	patterns(MirrorSetting, topicsIncludeSetting, "", "Topics of the source that are found and mirrored by themselves; empty finds none. Names that begin with __ are never found.", "topics.include"),
+	patterns(MirrorSetting, topicsExcludeSetting, "__.*", "Topics that are not mirrored; it wins over the included ones, and topics being mirrored that match are stopped.", "topics.exclude"),
+	patterns(MirrorSetting, "mirror.groups.include", ".*", "Consumer groups whose offsets are synchronised; empty is all.", "groups.include"),
+	patterns(MirrorSetting, "mirror.groups.exclude", "", "Consumer groups whose offsets are not synchronised; it wins over the included ones.", "groups.exclude"),
+	text(MirrorSetting, "list", "mirror.acl.include", "*", "type;name;operation;permission;principal, separated by commas; * is any, fields at the end may be left out",
+		"Rules that say which access rules of the source are synchronised. Name and principal are regular expressions that match whole.", aclRulesFault, "acls.include"),
+	patterns(ConnectionSetting, propertiesExcludeSetting, strings.Join([]string{
+		"follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "message.timestamp.difference.max.ms", "log.message.timestamp.before.max.ms",
+		"log.message.timestamp.after.max.ms", "message.timestamp.type", "unclean.leader.election.enable", "min.insync.replicas", "mirror.name"}, ","),
+		"Topic configurations that are not synchronised. A value replaces the whole default.", "topic.properties.exclude"),
+	patterns(MirrorSetting, topicSetPrefix+"<name>", "", "Topics that belong together under a name: part of them alone is not stopped or failed over unless that is asked for."),
+	oneOf(MirrorSetting, lossPolicySetting, "restart",
+		"What happens when the source removed records before they were copied: restart (the copy starts where the source's log now starts), fail (stop there), keep (older records stay, with a hole).",
+		lossPolicies...),
+	wholeNumber(MirrorSetting, "long", startFloorSetting, "0", 0, math.MaxInt64, "The start of a copy's log never follows the source's above this offset. 0 is no floor."),
+	text(MirrorSetting, "string", "source.cluster.id", "", "a cluster id; empty is the first one seen", "Pins the source cluster: another one is refused before anything is written.", nil),
+	text(MirrorSetting, "string", "mirror.destination.cluster.id", "", "a cluster id; empty is any", "Pins the destination cluster: another one is refused before anything is written.", nil),
+
+	connection(text(ConnectionSetting, "string", "client.id", "", "", "Name by which the source's brokers know the mirror's connections (quotas, logs).", nil)),
+	connection(wholeNumber(ConnectionSetting, "int", "request.timeout.ms", "30000", 1, math.MaxInt32, "Longest wait for a reply, in milliseconds.")),
+	connection(wholeNumber(ConnectionSetting, "long", "socket.connection.setup.timeout.ms", "10000", 1, maxMillis, "Longest wait for a connection, in milliseconds.")),
+	connection(wholeNumber(ConnectionSetting, "long", "socket.connection.setup.timeout.max.ms", "30000", 1, maxMillis, "Longest wait for a connection after failures, in milliseconds.")),
+	connection(wholeNumber(ConnectionSetting, "long", "connections.max.idle.ms", "600000", 1, maxMillis, "A connection that is idle this long is closed, in milliseconds.")),
+	wholeNumber(ConnectionSetting, "int", fetchWaitSetting, "500", 0, math.MaxInt32, "How long a broker may hold a fetch that brings nothing, in milliseconds."),
+	wholeNumber(ConnectionSetting, "int", fetchMinBytesSetting, "1", 0, math.MaxInt32, "Bytes that a broker waits for before it answers a fetch."),
+	wholeNumber(ConnectionSetting, "int", fetchMaxBytesSetting, "1048576", 1, math.MaxInt32, "Bytes of one partition in a reply."),
+	wholeNumber(ConnectionSetting, "int", fetchResponseMaxSetting, "10485760", 1, math.MaxInt32, "Bytes of a whole reply."),
+	connection(oneOf(ConnectionSetting, "security.protocol", "PLAINTEXT", "How brokers are spoken to.", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+	connection(oneOf(ConnectionSetting, "sasl.mechanism", "PLAIN", "How the mirror authenticates with SASL.", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")),
+	connection(text(ConnectionSetting, "password", jaasSetting, "", "a login module, required, its options, ;", "Name and secret for SASL, as Kafka's clients write it.", nil)),
+	connection(text(ConnectionSetting, "string", "sasl.oauthbearer.token.endpoint.url", "", "a URL", "Where tokens for OAUTHBEARER are fetched.", nil)),
+	connection(text(ConnectionSetting, "string", "sasl.login.callback.handler.class", "", "a class name of Kafka's own handlers", "How tokens are obtained; read for the sake of existing files.", nil)),
+	connection(oneOf(ConnectionSetting, "ssl.truststore.type", "PEM", "Form of the certificates that are trusted.", "PEM", "JKS", "PKCS12")),
+	connection(text(ConnectionSetting, "string", "ssl.truststore.location", "", "a path", "File of the certificates that are trusted.", nil)),
+	connection(text(ConnectionSetting, "password", truststoreCertsSetting, "", "PEM", "The certificates that are trusted.", nil)),
+	connection(text(ConnectionSetting, "password", "ssl.truststore.password", "", "", "Password of the file of trusted certificates.", nil)),
+	connection(oneOf(ConnectionSetting, "ssl.keystore.type", "PEM", "Form of the mirror's own key and certificates.", "PEM", "JKS", "PKCS12")),
+	connection(text(ConnectionSetting, "string", "ssl.keystore.location", "", "a path", "File of the mirror's own key and certificates.", nil)),
+	connection(text(ConnectionSetting, "password", "ssl.keystore.key", "", "PEM", "The mirror's own key.", nil)),
+	connection(text(ConnectionSetting, "password", certificateChainSetting, "", "PEM", "The mirror's own certificates.", nil)),
+	connection(text(ConnectionSetting, "password", "ssl.keystore.password", "", "", "Password of the file of the mirror's own key.", nil)),
+	connection(text(ConnectionSetting, "password", "ssl.key.password", "", "", "Password of the mirror's own key.", nil)),
+	connection(text(ConnectionSetting, "string", "ssl.endpoint.identification.algorithm", "https", "https; empty does not check host names", "How a broker's certificate is checked against its name.",
+		func(value string) error {
+			if value != "" && !strings.EqualFold(value, "https") {
+				return errors.New("is neither https nor empty")
+			}
+			return nil
+		})),
+	connection(text(ConnectionSetting, "list", "ssl.enabled.protocols", "TLSv1.2,TLSv1.3", "TLSv1.2, TLSv1.3", "Versions of TLS.", nil)),
+}
+
+// settingsByName has each setting under its name and its aliases, without the topic sets, whose names are open.
+var settingsByName = func() map[string]setting {
+	m := make(map[string]setting)
+	for _, s := range settingTable {
+		for _, name := range append([]string{s.Name}, s.Aliases...) {
+			m[name] = s
+		}
+	}
+	return m
+}()
+
+// setNamePattern is what a topic set may be called.
+var setNamePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+
+// lookUpSetting finds a setting by name or alias, topic sets too.
+func lookUpSetting(name string) (setting, bool) {
+	if set, ok := strings.CutPrefix(name, topicSetPrefix); ok && setNamePattern.MatchString(set) {
+		return settingsByName[topicSetPrefix+"<name>"], true
+	}
+	s, ok := settingsByName[name]
+	return s, ok && s.Name != topicSetPrefix+"<name>"
+}
+
+// settingsElsewhere are names of the KIP, or of its drafts, that mean nothing here, with the reason.
+var settingsElsewhere = map[string]string{
+	"mirror.coordinator.threads":             "there is no coordinator in the brokers; leave it out",
+	"mirror.coordinator.write.timeout.ms":    "there is no coordinator in the brokers; leave it out",
+	"mirror.coordinator.append.linger.ms":    "there is no coordinator in the brokers; leave it out",
+	"mirror.coordinator.load.buffer.size":    "there is no coordinator in the brokers; leave it out",
+	"socket.timeout.ms":                      "request.timeout.ms bounds every request; leave it out",
+	"socket.receive.buffer.bytes":            "the operating system sizes the buffers of a socket; leave it out",
+	"mirror.name":                            "it belongs to topics, and the verbs write it",
+	"mirror.support.unclean.leader.election": "it belongs to topics; a copy is always cut on proof only",
+	"mirror.unclean.leader.election.enable":  "it belongs to topics; a copy is always cut on proof only",
+	"mirror.replication.throttled.replicas":  "it belongs to topics of a cluster that mirrors in its brokers",
+	"mirror.replication.throttled.rate":      "no rate is limited here; a client quota at the source for the mirror's client.id or principal does it",
+	"mirror.version":                         "it is a feature of clusters that mirror in their brokers",
+}
+
+// settingList splits a list as Kafka does: by commas, blanks around them dropped. Nothing is an empty list.
+func settingList(value string) []string {
+	if strings.TrimSpace(value) == "" {
+		return nil
+	}
+	list := strings.Split(value, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
