@@ -16,6 +16,8 @@ type disk struct {
 	made   int
 	locked *memoryFolder
 	holder string
+	locks  int // how often the lock was asked for
+	opens  int // how often a file was opened
 	ops    []op
 	// fail is asked before each operation; an error of it is returned instead. A write may be done in part first. nil: nothing fails.
 	fail func(op) (part int, err error)
@@ -68,6 +70,7 @@ type memoryFolder struct{ d *disk }
 func (f *memoryFolder) Open(name string) (file, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
+	f.d.opens++
 	c := f.d.files[name]
 	if c == nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
@@ -107,6 +110,7 @@ func (f *memoryFolder) Sync() error { return f.d.do(op{kind: "sync folder"}, fun
 func (f *memoryFolder) Lock(who string) (string, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
+	f.d.locks++
 	if f.d.locked != nil {
 		return f.d.holder, errLocked
 	}
