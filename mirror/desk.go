@@ -284,6 +284,9 @@ func (d *desk) answer(items []deskItem) {
 		return
 	}
 	recorded, refused, upstream, err := d.recorded(ctx, own, prepared)
+	if errors.Is(err, ErrUnsupported) {
+		err = nil // we may not ask: a start goes on as if nothing was recorded, because without a consent it gives nothing up
+	}
 	if d.failed(lookRecorded, err) != nil {
 		all(blankView(), err)
 		return
@@ -357,14 +360,16 @@ func (e *ClusterChangedError) Error() string {
 }
 
 // recorded looks up what the source recorded for mirrors out of our cluster; which partitions must not be started now, because the source mirrors them from us, or from
-// somebody who does; and which clusters the source itself has a topic from.
+// somebody who does; and which clusters the source itself has a topic from. An error that errors.Is finds ErrUnsupported in: the source does not let us see whether it
+// recorded anything. A failback that was planned without knowing that would give everything up.
 func (d *desk) recorded(ctx context.Context, own string, tps []TopicPartition) (found map[TopicPartition]statemachine.LastMirrorEpoch, refused map[TopicPartition]string, upstream map[string][]string, err error) {
 	reader, ok := d.m.cfg.Source.(LastMirrorEpochReader)
 	if !ok || len(tps) == 0 {
 		return nil, nil, nil, nil
 	}
 	found, err = reader.LastMirrorEpochs(ctx, own, tps)
-	if errors.Is(err, ErrUnsupported) {
+	var denied *SourceError
+	if errors.Is(err, ErrUnsupported) && !(errors.As(err, &denied) && denied.Code == SourceDenied) {
 		return nil, nil, nil, nil
 	}
 	if err != nil {

@@ -31,7 +31,8 @@ type Source interface {
 // LastMirrorEpochReader is an optional ability of a Source: the source is itself somebody's mirror, and can tell where it stopped.
 type LastMirrorEpochReader interface {
 	// LastMirrorEpochs looks up, under any mirror name, what was recorded for mirrors whose source was the cluster sourceClusterID: greatest LME, then greatest LMO.
-	// Partitions without a record are absent.
+	// Partitions without a record are absent. An error with ErrUnsupported in it: the source records no such thing; and where it is a *SourceError with SourceDenied,
+	// it does not let us see whether it does: a start goes on as without a record, a failback is not planned.
 	LastMirrorEpochs(ctx context.Context, sourceClusterID string, partitions []TopicPartition) (map[TopicPartition]statemachine.LastMirrorEpoch, error)
 	// MirrorsOf lists the mirrors that the source runs: for loop detection, and "is the reverse mirror stopped".
 	MirrorsOf(ctx context.Context, partitions []TopicPartition) ([]SourceMirror, error)

@@ -25,6 +25,8 @@ type Source struct {
 
 	vetted atomic.Bool // a broker answered metadata in a version that does not create topics
 
+	mirrors *mirrorRecords // of which the source is the destination
+
 	mu        sync.Mutex
 	closed    bool
 	clusterID string // that Cluster last told of, or the first seen; "" none yet
@@ -50,6 +52,7 @@ func New(cfg Config) (*Source, error) {
 		leaders:  make(map[mirror.TopicPartition]leader),
 		fetchers: make(map[*fetcher]struct{}),
 		limits:   make(map[int32]int32),
+		mirrors:  newMirrorRecords(),
 	}
 	if s.client, err = kgo.NewClient(cfg.lookupOptions(&s.counter)...); err != nil {
 		return nil, fmt.Errorf("kafkasource: options for the source's client: %w", err)
