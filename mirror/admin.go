@@ -1,12 +1,19 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -15,381 +22,389 @@ type StateReader interface {
 	Load(ctx context.Context, each func(statemachine.Entry) error) error
 }
 
+// TopicLookup is the part of a Destination that Admin needs: every Destination has it.
+type TopicLookup interface {
+	ClusterID(ctx context.Context) (string, error)
+	Topic(ctx context.Context, name string) (Topic, error)
+}
+
+// AdminConfig is what an Admin is made of. Mirror, Control and States must be set. States and Destination are read only.
+type AdminConfig struct {
+	Mirror  string
+	Control Control
+	States  StateReader
+	// Destination may be nil in a process that has none: topics are then known by the desired state and by what other processes reported.
+	Destination TopicLookup
+	// OpenSource opens the source from a mirror's settings; the Admin closes it again. nil: no verb asks a source. Only Create and Start do, and both do without an answer.
+	OpenSource func(ctx context.Context, settings Settings) (Source, error)
+	// Operator is who uses the verbs, for the history.
+	Operator Operator
+	// Strict asks for an Intent wherever something is opened for clients, discarded or deleted: Stop, Delete, and Start where it is given consents, adopts a topic, or stops
+	// topics that are excluded now. It needs a Reason, and the Plan of a dry run or the DestinationClusterID. A dry run needs none.
+	Strict bool
+	// SourceClusterID and DestinationClusterID pin the two sides: verbs are refused when they find other clusters. "" pins nothing.
+	SourceClusterID      string
+	DestinationClusterID string
+}
+
 // Admin has the verbs of one mirror. A verb checks, then records what is wanted in the Control; success means recorded. A Mirror, in this process or another one,
-// follows. Nothing here calls a source, so every verb works while the source is dead. Safe for concurrent use.
+// follows. None of them needs a source, so each works while the source is dead. Safe for concurrent use.
 //
-// Every verb takes topic names and returns one result for each of them, in the order of the request; what is refused is refused alone. A name given twice is
-// handled twice, and the second time changes nothing. The error is nil only if every topic succeeded: it is the first topic's error, or that of the
-// whole request, and then nothing was recorded and there are no results.
+// Verbs about topics return one result for each topic, in the order of the request; what is refused is refused alone. A name given twice is handled twice, and the second
+// time changes nothing. The error is nil only if every topic succeeded: it is the first topic's error, or that of the whole request, and then nothing was recorded and
+// there are no results for topics. Errors of the request are *Error; others are the Control's, the store's, or the context's end.
+//
+// Every verb may be refused with InvalidRequest because of its Intent: the clusters found are not those that the caller, the settings or the AdminConfig name, or what would
+// be done is not what Intent.Plan says. Nothing is written then. DryRun does all that the verb does, except that nothing is written.
 type Admin struct {
-	mirror      string
-	control     Control
-	states      StateReader
-	destination Destination
+	cfg AdminConfig
+	// embedded: the verbs of a Mirror that runs in this process. Its mirror exists because it runs, unless it was deleted.
+	embedded bool
+	borrowed Source // of an embedded one whose Source was given in Go; not closed
+	now      func() time.Time
 }
 
-// NewAdmin returns the verbs of the mirror of that name. states and destination are read only. Errors: *Error with InvalidRequest for a name that
-// statemachine.CheckMirrorName refuses.
-func NewAdmin(mirror string, control Control, states StateReader, destination Destination) (*Admin, error) {
-	if err := statemachine.CheckMirrorName(mirror); err != nil {
-		return nil, &Error{Code: InvalidRequest, Mirror: mirror, Partition: -1, Message: "not a mirror name", Err: err}
+// NewAdmin returns the verbs of the mirror of that name; whether that mirror exists is seen by each verb. Errors: *Error with InvalidRequest for a name that
+// statemachine.CheckMirrorName refuses, and for a field that is missing.
+func NewAdmin(cfg AdminConfig) (*Admin, error) {
+	if err := statemachine.CheckMirrorName(cfg.Mirror); err != nil {
+		return nil, &Error{Code: InvalidRequest, Mirror: cfg.Mirror, Partition: -1, Message: "not a mirror name", Err: err}
 	}
-	if control == nil || states == nil || destination == nil {
-		return nil, &Error{Code: InvalidRequest, Mirror: mirror, Partition: -1, Message: "an Admin needs a Control, a StateReader and a Destination"}
+	if cfg.Control == nil || cfg.States == nil {
+		return nil, &Error{Code: InvalidRequest, Mirror: cfg.Mirror, Partition: -1, Message: "an Admin needs a Control and a StateReader"}
 	}
-	return &Admin{mirror: mirror, control: control, states: states, destination: destination}, nil
+	cfg.Operator = cfg.Operator.complete()
+	return &Admin{cfg: cfg, now: time.Now}, nil
 }
 
-// StartOptions belong to Start.
-type StartOptions struct {
-	// Consents allow dropping exactly these destination records (spec decision 7); FailbackPlan.Consents makes them. Each must belong to a topic of the request.
-	Consents []Consent
-	// DryRun does all that Start does, except that nothing is recorded.
-	DryRun bool
+// newAdmin returns the verbs of a Mirror with this Config; the name was checked.
+func newAdmin(c *Config) *Admin {
+	return &Admin{
+		cfg: AdminConfig{
+			Mirror: c.Name, Control: c.Control, States: c.Store, Destination: c.Destination, OpenSource: c.OpenSource, SourceClusterID: c.SourceClusterID,
+			Operator: Operator{}.complete(),
+		},
+		embedded: true, borrowed: c.Source, now: time.Now,
+	}
 }
 
-// StopOptions belong to Stop, PauseOptions to Pause, ResumeOptions to Resume. DryRun records nothing.
-type StopOptions struct{ DryRun bool }
-
-// PauseOptions: see StopOptions.
-type PauseOptions struct{ DryRun bool }
-
-// ResumeOptions: see StopOptions.
-type ResumeOptions struct{ DryRun bool }
-
-// Start wants the topics mirrored (KIP-1279, StartMirrorTopics; spec §1.6). A topic that does not exist at the destination is accepted and created by the Mirror.
-// A topic that is being mirrored succeeds; new consents for it are recorded, which is how a refused start goes on. A topic that is stopped in another mirror is adopted.
-// Per topic: InvalidRequest (name, or a name of the default exclude "__.*"), TopicAlreadyInClusterMirror (another mirror has it and has not stopped it),
-// MirrorTopicNotStopped (it is paused: Resume), InvalidClusterMirrorState (its last stop has not ended yet).
-// For the whole request: InconsistentTopicID (a consent for a topic id that none of the topics has: made for a topic that was deleted since), InvalidRequest.
-func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) ([]TopicResult, error) {
-	if err := a.checkRequest(topics); err != nil {
-		return nil, err
+// complete fills what is not said from the process.
+func (o Operator) complete() Operator {
+	if o.Host == "" {
+		o.Host, _ = os.Hostname()
 	}
-	facts, err := a.look(ctx, topics)
-	if err != nil {
-		return nil, err
-	}
-	consents, err := a.sortConsents(topics, o.Consents, facts)
-	if err != nil {
-		return nil, err
-	}
-	return a.apply(ctx, topics, o.DryRun, func(s *ControlState, topic string) (bool, error) {
-		return a.start(s, topic, facts[topic], consents[topic])
-	})
-}
-
-func (a *Admin) start(s *ControlState, topic string, f facts, consents []Consent) (bool, error) {
-	if err := checkTopicName(topic); err != nil {
-		return false, a.refuse(InvalidRequest, topic, "%v", err)
-	}
-	if strings.HasPrefix(topic, "__") || f.topic.Internal {
-		return false, a.refuse(InvalidRequest, topic, "internal topics are excluded (__.*): what is in them belongs to its own cluster")
-	}
-	if f.err != nil && f.missing() == nil {
-		return false, a.failed(InvalidClusterMirrorState, topic, f.err, "the destination could not look the topic up; try again when it answers")
-	}
-	wish, known := s.Topic(topic)
-	next := TopicWish{Topic: topic, MirrorName: statemachine.MirrorNameValue(a.mirror, statemachine.WantMirroring), Consents: consents}
-	if known {
-		owner, want, err := wish.Wish()
-		if err != nil {
-			return false, a.failed(InvalidConfig, topic, err, "the recorded desired state cannot be read")
-		}
-		switch {
-		case owner != a.mirror && want != statemachine.WantStopped:
-			return false, a.refuse(TopicAlreadyInClusterMirror, topic, "mirror %q has this topic and has not stopped it; stop it there first", owner)
-		case owner == a.mirror && want == statemachine.WantMirroring:
-			next.AdoptedFrom = wish.AdoptedFrom
-			next.Consents = mergeConsents(wish.Consents, consents)
-			if slices.Equal(next.Consents, wish.Consents) {
-				return false, nil
-			}
-			s.Set(next)
-			return true, nil
-		case owner == a.mirror && want != statemachine.WantStopped:
-			return false, a.refuse(MirrorTopicNotStopped, topic, "the topic is paused; Resume goes on from where it is")
-		}
-		for _, p := range f.states {
-			if p.mirror == owner && p.state.State != statemachine.Stopped && p.state.State != statemachine.Unknown {
-				return false, a.refuse(InvalidClusterMirrorState, topic, "partition %d is %s in mirror %q: its stop has not ended%s; wait for STOPPED, then start again",
-					p.partition, p.state.State, owner, because(p.state.ErrorMessage))
-			}
-		}
-		if owner != a.mirror {
-			next.AdoptedFrom = owner
+	if o.User == "" {
+		if u, err := user.Current(); err == nil {
+			o.User = u.Username
 		} else {
-			next.AdoptedFrom = wish.AdoptedFrom
+			o.User = strconv.Itoa(os.Getuid()) // nobody has given this number a name
 		}
 	}
-	s.Set(next)
-	return true, nil
-}
-
-// Stop wants the topics writable at the destination (KIP-1279, StopMirrorTopics; spec §1.7 and decision 4). It is accepted from every state of a member, failed and
-// unknown ones included, and looks at no state: this is the verb of a night without a source. A topic that is already stopped succeeds.
-// Per topic: UnknownTopicOrPartition (in no mirror, and the destination does not have it), TopicNotInClusterMirror.
-func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) ([]TopicResult, error) {
-	if err := a.checkRequest(topics); err != nil {
-		return nil, err
+	if o.Client == "" && len(os.Args) > 0 {
+		o.Client = filepath.Base(os.Args[0])
 	}
-	missing, err := a.lookStrangers(ctx, topics)
-	if err != nil {
-		return nil, err
-	}
-	return a.apply(ctx, topics, o.DryRun, func(s *ControlState, topic string) (bool, error) {
-		wish, want, err := a.member(s, topic, missing[topic])
-		if err != nil || want == statemachine.WantStopped {
-			return false, err
-		}
-		wish.MirrorName, wish.Consents = statemachine.MirrorNameValue(a.mirror, statemachine.WantStopped), nil
-		s.Set(wish)
-		return true, nil
-	})
+	return o
 }
 
-// Pause wants the topics not fetched, and not writable either (KIP-1279, PauseMirrorTopics; spec §1.8). A topic that is already paused succeeds.
-// Per topic: UnknownTopicOrPartition, TopicNotInClusterMirror, MirrorTopicAlreadyStopped, InvalidClusterMirrorState (a partition is not MIRRORING).
-func (a *Admin) Pause(ctx context.Context, topics []string, o PauseOptions) ([]TopicResult, error) {
-	return a.holdOrGoOn(ctx, topics, o.DryRun, statemachine.WantPaused, func(topic string, want statemachine.Desired) error {
-		if want == statemachine.WantStopped {
-			return a.refuse(MirrorTopicAlreadyStopped, topic, "the topic is stopped: there is nothing to pause")
-		}
-		return nil
-	}, statemachine.Mirroring)
+// askBound is the longest time that a verb asks a destination for its cluster id or for one topic, or a source, before it goes on without the answer.
+const askBound = 5 * time.Second
+
+// call is one use of a verb, from the look at what there is to the write.
+type call struct {
+	*Admin
+	verb   string
+	dryRun bool
+	intent Intent
+	begun  time.Time
+	// request is what makes two calls the same, for the plan. The Intent and DryRun are no part of it.
+	request []string
+
+	known    ControlState // when the call began
+	settings Settings     // of the mirror as they are, or as Create gives them
+	reports  Reports
+
+	sourceID      string // as it said itself just now, "" if it was not asked
+	destinationID string // as it said itself just now, or as a process reported it
+	notes         []string
 }
 
-// Resume wants paused topics fetched again; they go on where they are, nothing is cut (KIP-1279, ResumeMirrorTopics; spec §1.9). A topic that is being mirrored succeeds.
-// Per topic: UnknownTopicOrPartition, TopicNotInClusterMirror, MirrorTopicNotPaused (it is stopped: Start), InvalidClusterMirrorState (a partition is not PAUSED).
-func (a *Admin) Resume(ctx context.Context, topics []string, o ResumeOptions) ([]TopicResult, error) {
-	return a.holdOrGoOn(ctx, topics, o.DryRun, statemachine.WantMirroring, func(topic string, want statemachine.Desired) error {
-		if want != statemachine.WantPaused {
-			return a.refuse(MirrorTopicNotPaused, topic, "the topic is %s, not paused; Start begins it again", want)
-		}
-		return nil
-	}, statemachine.Paused)
-}
-
-// holdOrGoOn is Pause and Resume: already so → success; otherwise allowed by the desired state, then by every partition's state.
-func (a *Admin) holdOrGoOn(ctx context.Context, topics []string, dryRun bool, to statemachine.Desired, allowed func(string, statemachine.Desired) error, from statemachine.State) ([]TopicResult, error) {
-	if err := a.checkRequest(topics); err != nil {
-		return nil, err
-	}
-	facts, err := a.look(ctx, topics)
-	if err != nil {
-		return nil, err
-	}
-	return a.apply(ctx, topics, dryRun, func(s *ControlState, topic string) (bool, error) {
-		f := facts[topic]
-		wish, want, err := a.member(s, topic, f.missing())
-		if err != nil || want == to {
-			return false, err
-		}
-		if err := allowed(topic, want); err != nil {
-			return false, err
-		}
-		if f.err != nil && f.missing() == nil {
-			return false, a.failed(InvalidClusterMirrorState, topic, f.err, "the destination could not look the topic up; try again when it answers")
-		}
-		for partition := range f.topic.Partitions {
-			p := f.state(a.mirror, partition)
-			if p.State != from {
-				return false, a.refuse(InvalidClusterMirrorState, topic, "partition %d is %s%s, and every partition has to be %s; Stop is accepted from every state",
-					partition, p.State, because(p.ErrorMessage), from)
-			}
-		}
-		wish.MirrorName = statemachine.MirrorNameValue(a.mirror, to)
-		s.Set(wish)
-		return true, nil
-	})
-}
-
-// apply runs one decision per topic over the newest desired state and records all of them in one step.
-func (a *Admin) apply(ctx context.Context, topics []string, dryRun bool, decide func(*ControlState, string) (bool, error)) ([]TopicResult, error) {
-	var results []TopicResult
-	change := func(s *ControlState) error {
-		results = make([]TopicResult, 0, len(topics)) // a second call begins anew
-		for _, topic := range topics {
-			changed, err := decide(s, topic)
-			results = append(results, TopicResult{Topic: topic, Err: err, Changed: changed && err == nil})
-		}
-		return nil
+// begin reads what is known before anything is asked.
+func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Intent, request ...any) (*call, error) {
+	c := &call{Admin: a, verb: verb, dryRun: dryRun, intent: intent, begun: a.now()}
+	for _, r := range request {
+		c.request = append(c.request, fmt.Sprintf("%v", r))
 	}
 	var err error
-	if dryRun {
-		var s ControlState
-		if s, err = a.control.Read(ctx); err == nil {
-			err = change(&s)
-		}
-	} else {
-		err = a.control.Update(ctx, change)
+	if c.known, err = a.cfg.Control.Read(ctx); err != nil {
+		return c, fmt.Errorf("mirror %s: reading the desired state, nothing has changed: %w", a.cfg.Mirror, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("mirror %s: the desired state could not be recorded, nothing has changed: %w", a.mirror, err)
+	if entry, ok := c.known.Mirror(a.cfg.Mirror); ok {
+		c.settings = entry.Settings
 	}
-	for _, r := range results {
-		if r.Err != nil {
-			return results, r.Err
-		}
-	}
-	return results, nil
-}
-
-// member returns a topic's wish if it is in this mirror. missing is the destination's word that it does not have the topic, nil if it has it or was not asked.
-func (a *Admin) member(s *ControlState, topic string, missing error) (TopicWish, statemachine.Desired, error) {
-	wish, ok := s.Topic(topic)
-	if !ok {
-		if errors.Is(missing, ErrUnknownTopic) {
-			return wish, 0, a.failed(UnknownTopicOrPartition, topic, missing, "no such topic at the destination, and none in this mirror; check the name")
-		}
-		return wish, 0, a.failed(TopicNotInClusterMirror, topic, missing, "the topic is in no mirror")
-	}
-	owner, want, err := wish.Wish()
-	if err != nil {
-		return wish, 0, a.failed(InvalidConfig, topic, err, "the recorded desired state cannot be read")
-	}
-	if owner != a.mirror {
-		return wish, 0, a.refuse(TopicNotInClusterMirror, topic, "the topic is in mirror %q", owner)
-	}
-	return wish, want, nil
-}
-
-func (a *Admin) refuse(code Code, topic, format string, args ...any) error {
-	return &Error{Code: code, Mirror: a.mirror, Topic: topic, Partition: -1, Message: fmt.Sprintf(format, args...)}
-}
-
-func (a *Admin) failed(code Code, topic string, err error, message string) error {
-	return &Error{Code: code, Mirror: a.mirror, Topic: topic, Partition: -1, Message: message, Err: err}
-}
-
-func (a *Admin) checkRequest(topics []string) error {
-	if len(topics) == 0 {
-		return a.refuse(InvalidRequest, "", "no topic is named")
-	}
-	return nil
-}
-
-// facts are what the destination and the store say of one topic of a request.
-type facts struct {
-	topic  Topic
-	err    error // of the look-up
-	states []partitionFact
-}
-
-type partitionFact struct {
-	mirror    string
-	partition int32
-	state     statemachine.PartitionState
-}
-
-func (f facts) missing() error {
-	if errors.Is(f.err, ErrUnknownTopic) {
-		return f.err
-	}
-	return nil
-}
-
-func (f facts) state(mirror string, partition int32) statemachine.PartitionState {
-	for _, p := range f.states {
-		if p.mirror == mirror && p.partition == partition {
-			return p.state
-		}
-	}
-	return statemachine.NewPartitionState()
-}
-
-// look asks the destination for the topics and the store for their partitions, in every mirror.
-func (a *Admin) look(ctx context.Context, topics []string) (map[string]facts, error) {
-	found := make(map[string]facts, len(topics))
-	byID := make(map[TopicID]string, len(topics))
-	for _, name := range topics {
-		if _, ok := found[name]; ok || checkTopicName(name) != nil {
-			continue
-		}
-		t, err := a.destination.Topic(ctx, name)
+	if c.reports, err = a.cfg.Control.Reports(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("mirror %s: looking up topic %q at the destination, nothing has changed: %w", a.mirror, name, ctx.Err())
+			return c, fmt.Errorf("mirror %s: reading reports, nothing has changed: %w", a.cfg.Mirror, ctx.Err())
 		}
-		found[name] = facts{topic: t, err: err}
-		if err == nil {
-			byID[t.ID] = name
+		c.reports = Reports{} // they only help: a verb must not fail because nobody reports
+	}
+	var newest time.Time
+	for _, n := range c.reports.Nodes {
+		if n.Mirror == a.cfg.Mirror && n.DestinationID != "" && !n.Seen.Before(newest) {
+			newest, c.destinationID = n.Seen, n.DestinationID
 		}
 	}
-	err := a.states.Load(ctx, func(e statemachine.Entry) error {
-		if name, ok := byID[e.Key.TopicID]; ok {
-			f := found[name]
-			f.states = append(f.states, partitionFact{e.Key.Mirror, e.Key.Partition, e.State})
-			found[name] = f
-		}
+	return c, nil
+}
+
+// askDestination learns the destination's cluster id, if there is somebody to ask. A destination that does not answer stops no verb by that.
+func (c *call) askDestination(ctx context.Context) error {
+	if c.cfg.Destination == nil {
 		return nil
-	})
+	}
+	bounded, stop := context.WithTimeout(ctx, askBound)
+	defer stop()
+	id, err := c.cfg.Destination.ClusterID(bounded)
+	if ctx.Err() != nil {
+		return fmt.Errorf("mirror %s: asking the destination for its cluster id, nothing has changed: %w", c.cfg.Mirror, ctx.Err())
+	}
+	if err == nil && id != "" {
+		c.destinationID = id
+	}
+	return nil
+}
+
+// askSource opens the mirror's source, learns its cluster id and lets f ask more, all within askBound. canAsk is false where there is no source to ask.
+func (c *call) askSource(ctx context.Context, f func(ctx context.Context, source Source) error) (canAsk bool, err error) {
+	if c.borrowed == nil && c.cfg.OpenSource == nil {
+		return false, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, askBound)
+	defer stop()
+	source := c.borrowed
+	if source == nil {
+		if source, err = c.cfg.OpenSource(ctx, c.settings); err != nil {
+			return true, err
+		}
+		defer func() { _ = source.Close() }() // what it said stands, however its connections end
+	}
+	info, err := source.Cluster(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("mirror %s: reading partition states, nothing has changed: %w", a.mirror, err)
+		return true, err
+	}
+	c.sourceID = info.ID
+	return true, f(ctx, source)
+}
+
+// find puts together which clusters the mirror is between, and refuses when somebody named others.
+func (c *call) find(s *ControlState) (Clusters, error) {
+	entry, _ := s.Mirror(c.cfg.Mirror)
+	type claim struct{ who, id string }
+	sources := []claim{
+		{"the source itself", c.sourceID},
+		{"the desired state", entry.SourceClusterID},
+		{"setting " + sourceClusterIDSetting, c.settings[sourceClusterIDSetting]},
+		{"this process's configuration", c.cfg.SourceClusterID},
+		{"the caller", c.intent.SourceClusterID},
+	}
+	destinations := []claim{
+		{"the destination, as it or a process that writes to it said,", c.destinationID},
+		{"setting " + destinationClusterIDSetting, c.settings[destinationClusterIDSetting]},
+		{"this process's configuration", c.cfg.DestinationClusterID},
+		{"the caller", c.intent.DestinationClusterID},
+	}
+	agree := func(side string, claims []claim) (string, error) {
+		claims = slices.DeleteFunc(claims, func(c claim) bool { return c.id == "" })
+		for _, x := range claims {
+			if x.id != claims[0].id {
+				return "", c.refuse(InvalidRequest, "", "%s cluster ids differ: %s has %s, %s names %s; correct the one that is wrong. Nothing has changed",
+					side, claims[0].who, claims[0].id, x.who, x.id)
+			}
+		}
+		if len(claims) == 0 || claims[0].who == "the caller" {
+			return "", nil // what only the caller says is not known
+		}
+		return claims[0].id, nil
+	}
+	found := Clusters{SourceBootstrap: c.settings[bootstrapSetting]}
+	var err error
+	if found.SourceID, err = agree("source", sources); err != nil {
+		return found, err
+	}
+	if found.DestinationID, err = agree("destination", destinations); err != nil {
+		return found, err
 	}
 	return found, nil
 }
 
-// lookStrangers asks the destination only for topics that are not in this mirror: a Stop of members asks nobody.
-func (a *Admin) lookStrangers(ctx context.Context, topics []string) (map[string]error, error) {
-	s, err := a.control.Read(ctx)
+// unchecked are notes on what the caller named and nobody could confirm.
+func (c *call) unchecked(found Clusters) []string {
+	var notes []string
+	if c.intent.SourceClusterID != "" && found.SourceID == "" {
+		notes = append(notes, "the source's cluster id is not known yet, so it was not compared with "+c.intent.SourceClusterID)
+	}
+	if c.intent.DestinationClusterID != "" && found.DestinationID == "" {
+		notes = append(notes, "the destination's cluster id is not known here, so it was not compared with "+c.intent.DestinationClusterID)
+	}
+	return notes
+}
+
+// strict refuses what opens, discards or deletes without saying why and where (AdminConfig.Strict).
+func (c *call) strict(what string, found Clusters) error {
+	switch {
+	case !c.cfg.Strict || c.dryRun:
+		return nil
+	case c.intent.Reason == "":
+		return c.refuse(InvalidRequest, "", "%s needs a reason (Intent.Reason); nothing has changed", what)
+	case c.intent.Plan == "" && c.intent.DestinationClusterID == "":
+		return c.refuse(InvalidRequest, "", "%s needs the plan of a dry run (Intent.Plan) or the destination's cluster id (Intent.DestinationClusterID); nothing has changed", what)
+	case c.intent.Plan == "" && found.DestinationID == "":
+		return c.refuse(InvalidRequest, "", "%s in destination %s cannot be confirmed: its cluster id is not known here; make a dry run and give its plan. Nothing has changed",
+			what, c.intent.DestinationClusterID)
+	}
+	return nil
+}
+
+// exists returns the mirror's entry. Whoever runs a mirror that is described in Go has created it by that, so an embedded Admin gets a new one. Errors: UnknownClusterMirror.
+func (c *call) exists(s *ControlState) (MirrorEntry, error) {
+	entry, ok := s.Mirror(c.cfg.Mirror)
+	if ok {
+		return entry, nil
+	}
+	if d, deleted := s.DeletedMirror(c.cfg.Mirror); deleted {
+		return entry, c.refuse(UnknownClusterMirror, "", "the mirror was deleted at %s; Create makes it again", stamp(d.At))
+	}
+	if !c.embedded {
+		return entry, c.refuse(UnknownClusterMirror, "", "there is no such mirror; check the name, List shows all, Create makes it")
+	}
+	return MirrorEntry{Name: c.cfg.Mirror, SourceClusterID: c.cfg.SourceClusterID, Created: c.begun}, nil
+}
+
+// outcome is what a decision adds to the result besides the topics.
+type outcome struct {
+	changed bool     // of the mirror itself
+	detail  string   // for the history
+	plan    []string // what is decided besides the topics
+	notes   []string
+}
+
+// commit lets decide work on the newest desired state and writes what it decided in one step, with the entry for the history.
+func (c *call) commit(ctx context.Context, decide func(s *ControlState, r *Result) (outcome, error)) (Result, error) {
+	blank := Result{Verb: c.verb, Mirror: c.cfg.Mirror, DryRun: c.dryRun}
+	var r Result
+	var refusal error
+	change := func(s *ControlState) error {
+		r, refusal = blank, nil // a second call begins anew
+		r.Notes = slices.Clone(c.notes)
+		if refusal = c.decide(s, &r, decide); refusal != nil {
+			r = blank
+		}
+		return refusal
+	}
+	var err error
+	if c.dryRun {
+		var s ControlState
+		if s, err = c.cfg.Control.Read(ctx); err == nil {
+			err = change(&s)
+		}
+	} else {
+		err = c.cfg.Control.Update(ctx, change)
+	}
+	switch {
+	case err == nil:
+		for _, t := range r.Topics {
+			if t.Err != nil {
+				return r, t.Err
+			}
+		}
+		return r, nil
+	case refusal != nil:
+		return blank, refusal
+	case errors.Is(err, keyedlog.ErrOutcomeUnknown):
+		return blank, fmt.Errorf("mirror %s: it is not known whether the desired state was recorded; look at it, or use the verb again: %w", c.cfg.Mirror, err)
+	}
+	return blank, fmt.Errorf("mirror %s: the desired state could not be recorded, nothing has changed: %w", c.cfg.Mirror, err)
+}
+
+func (c *call) decide(s *ControlState, r *Result, decide func(*ControlState, *Result) (outcome, error)) error {
+	var err error
+	if r.Clusters, err = c.find(s); err != nil {
+		return err
+	}
+	r.Notes = append(r.Notes, c.unchecked(r.Clusters)...)
+	o, err := decide(s, r)
 	if err != nil {
-		return nil, fmt.Errorf("mirror %s: reading the desired state, nothing has changed: %w", a.mirror, err)
+		return err
 	}
-	missing := make(map[string]error)
-	for _, name := range topics {
-		if _, known := s.Topic(name); known {
-			continue
-		}
-		if _, asked := missing[name]; !asked {
-			_, missing[name] = a.destination.Topic(ctx, name)
+	r.Notes = append(r.Notes, o.notes...)
+	if err := c.confirm(s, r, o); err != nil {
+		return err
+	}
+	var changed []string
+	succeeded := o.changed
+	for _, t := range r.Topics {
+		succeeded = succeeded || t.Err == nil
+		if t.Changed && !slices.Contains(changed, t.Topic) {
+			changed = append(changed, t.Topic)
 		}
 	}
-	return missing, nil
+	if _, ok := s.Mirror(c.cfg.Mirror); !ok && c.embedded && succeeded && c.verb != verbDelete {
+		if entry, err := c.exists(s); err == nil {
+			s.SetMirror(entry)
+		}
+	}
+	if len(changed) > 0 || o.changed {
+		s.Note = &HistoryEntry{
+			Time: c.begun, Verb: c.verb, Mirror: c.cfg.Mirror, Topics: changed, Who: c.cfg.Operator, Reason: c.intent.Reason, Plan: r.Plan, Detail: o.detail,
+		}
+	}
+	return nil
 }
 
-// sortConsents gives each consent to its topic.
-func (a *Admin) sortConsents(topics []string, consents []Consent, found map[string]facts) (map[string][]Consent, error) {
-	by := make(map[string][]Consent)
-	for _, c := range consents {
-		name := ""
-		for _, t := range topics {
-			if f, ok := found[t]; ok && f.err == nil && f.topic.ID == c.TopicID {
-				name = t
-				break
-			}
-		}
-		switch {
-		case name == "":
-			return nil, a.refuse(InconsistentTopicID, "", "consent to drop [%d,%d) of partition %d is for topic id %s, which no topic of this request has at the destination; "+
-				"was it deleted and created again? Make a new plan. Nothing has changed", c.From, c.To, c.Partition, c.TopicID)
-		case c.From < 0 || c.To <= c.From:
-			return nil, a.refuse(InvalidRequest, name, "consent to drop [%d,%d) of partition %d is not a range", c.From, c.To, c.Partition)
-		case c.Partition < 0 || c.Partition >= found[name].topic.Partitions:
-			return nil, a.refuse(InvalidRequest, name, "consent to drop [%d,%d) is for partition %d; the topic has %d", c.From, c.To, c.Partition, found[name].topic.Partitions)
-		}
-		for _, other := range by[name] {
-			if other.Partition == c.Partition && other != c {
-				return nil, a.refuse(InvalidRequest, name, "two consents for partition %d, [%d,%d) and [%d,%d); one plan gives one", c.Partition, other.From, other.To, c.From, c.To)
-			}
-		}
-		if !slices.Contains(by[name], c) {
-			by[name] = append(by[name], c)
+// confirm names what would be done, and refuses when a plan is given that says something else. Nothing that moves by itself is in it: no offsets, states, ages or versions.
+func (c *call) confirm(s *ControlState, r *Result, o outcome) error {
+	decisions := slices.Clone(o.plan)
+	for _, t := range r.Topics {
+		wish, _ := s.Topic(t.Topic) // consents and requests to recover are used up by the mirror; those that are given are in the request
+		decisions = append(decisions, t.Topic, errorCode(t.Err).String(), fmt.Sprint(t.Changed), wish.MirrorName, wish.AdoptedFrom)
+	}
+	r.Plan = planHash(append([]string{c.verb, c.cfg.Mirror}, c.request...), []string{r.Clusters.SourceID, r.Clusters.DestinationID}, decisions)
+	if c.intent.Plan == "" || c.intent.Plan == r.Plan {
+		return nil
+	}
+	var now []string
+	for _, t := range r.Topics {
+		if t.Changed || t.Err != nil {
+			now = append(now, fmt.Sprintf("%s %s", t.Topic, cmp.Or(strings.TrimPrefix(errorCode(t.Err).String(), OK.String()), "changes")))
 		}
 	}
-	return by, nil
+	return c.refuse(InvalidRequest, "", "plan %s does not fit any more: %s (now %s, plan %s: %s); make a dry run again. Nothing has changed",
+		c.intent.Plan, planDifference(c.intent.Plan, r.Plan), r.Clusters, r.Plan, cmp.Or(few(now), "no topic changes"))
 }
 
-// mergeConsents is old with the partitions named in fresh replaced, in order. It shares nothing with its arguments.
-func mergeConsents(old, fresh []Consent) []Consent {
-	var merged []Consent
-	for _, c := range old {
-		if !slices.ContainsFunc(fresh, func(f Consent) bool { return f.Partition == c.Partition }) {
-			merged = append(merged, c)
-		}
+func errorCode(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
 	}
-	merged = append(merged, fresh...)
-	slices.SortFunc(merged, compareConsents)
-	return merged
+	return OK
+}
+
+// few is the first few of many words.
+func few(words []string) string {
+	const most = 5
+	s := strings.Join(words[:min(len(words), most)], ", ")
+	if len(words) > most {
+		s += fmt.Sprintf(" and %d more", len(words)-most)
+	}
+	return s
+}
+
+func (a *Admin) refuse(code Code, topic, format string, args ...any) error {
+	return &Error{Code: code, Mirror: a.cfg.Mirror, Topic: topic, Partition: -1, Message: fmt.Sprintf(format, args...)}
+}
+
+func (a *Admin) failed(code Code, topic string, err error, message string) error {
+	return &Error{Code: code, Mirror: a.cfg.Mirror, Topic: topic, Partition: -1, Message: message, Err: err}
 }
 
 func because(message string) string {
@@ -399,25 +414,11 @@ func because(message string) string {
 	return " (" + message + ")"
 }
 
-// checkTopicName is Kafka's rule for topic names (org.apache.kafka.common.internals.Topic).
-func checkTopicName(name string) error {
-	switch {
-	case name == "":
-		return errors.New("a topic name must not be empty")
-	case name == "." || name == "..":
-		return fmt.Errorf("a topic cannot be named %q", name)
-	case len(name) > 249:
-		return fmt.Errorf("a topic name has at most 249 characters, this one %d", len(name))
+// History returns what was done to this mirror, oldest first, as far as the Control keeps it; also of a mirror that was deleted.
+func (a *Admin) History(ctx context.Context) ([]HistoryEntry, error) {
+	all, err := a.cfg.Control.History(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("mirror %s: reading the history: %w", a.cfg.Mirror, err)
 	}
-	for _, r := range name {
-		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-') {
-			return fmt.Errorf("topic name %q has the character %q; ASCII letters, digits, '.', '_' and '-' are allowed", name, r)
-		}
-	}
-	return nil
-}
-
-// newAdmin returns the verbs over what a Config holds; the name was checked.
-func newAdmin(c *Config) *Admin {
-	return &Admin{mirror: c.Name, control: c.Control, states: c.Store, destination: c.Destination}
+	return slices.DeleteFunc(slices.Clone(all), func(e HistoryEntry) bool { return e.Mirror != a.cfg.Mirror }), nil
 }

@@ -13,7 +13,6 @@ import (
 
 // adminWorld is a destination and a state store that only answer what Admin asks, and count it.
 type adminWorld struct {
-	Destination
 	topics  map[string]Topic
 	broken  error // what the destination answers instead
 	entries []statemachine.Entry
@@ -31,6 +30,11 @@ func (w *adminWorld) Topic(_ context.Context, name string) (Topic, error) {
 		return Topic{}, fmt.Errorf("%w %q", ErrUnknownTopic, name)
 	}
 	return t, nil
+}
+
+func (w *adminWorld) ClusterID(context.Context) (string, error) {
+	w.asked++
+	return "here", w.broken
 }
 
 func (w *adminWorld) Load(_ context.Context, each func(statemachine.Entry) error) error {
@@ -66,7 +70,7 @@ func (w *adminWorld) has(mirror, topic string, states ...statemachine.State) {
 
 func (w *adminWorld) admin(t *testing.T, c Control) *Admin {
 	t.Helper()
-	a, err := NewAdmin("m", c, w, w)
+	a, err := NewAdmin(AdminConfig{Mirror: "m", Control: c, States: w, Destination: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,9 +88,12 @@ func codeOf(err error) Code {
 	return -1
 }
 
+// controlWith has the mirrors "m" and "other", and these wishes.
 func controlWith(t *testing.T, wishes ...TopicWish) Control {
 	c := NewMemoryControl()
 	mustUpdate(t, c, func(s *ControlState) {
+		s.SetMirror(MirrorEntry{Name: "m"})
+		s.SetMirror(MirrorEntry{Name: "other"})
 		for _, w := range wishes {
 			s.Set(w)
 		}
@@ -107,15 +114,15 @@ var (
 )
 
 // one runs a verb for one topic and returns its result.
-func one(t *testing.T, results []TopicResult, err error) TopicResult {
+func one(t *testing.T, r Result, err error) TopicResult {
 	t.Helper()
-	if len(results) != 1 {
-		t.Fatalf("%d results (%v)", len(results), err)
+	if len(r.Topics) != 1 {
+		t.Fatalf("%d results (%v)", len(r.Topics), err)
 	}
-	if results[0].Err != err {
-		t.Fatalf("error %v, but the topic's is %v", err, results[0].Err)
+	if r.Topics[0].Err != err {
+		t.Fatalf("error %v, but the topic's is %v", err, r.Topics[0].Err)
 	}
-	return results[0]
+	return r.Topics[0]
 }
 
 func wantResult(t *testing.T, what string, r TopicResult, code Code, changed bool) {
@@ -126,7 +133,7 @@ func wantResult(t *testing.T, what string, r TopicResult, code Code, changed boo
 }
 
 func TestSpec1_6StartAcceptsATopicThatDoesNotExistYet(t *testing.T) {
-	w, c := &adminWorld{}, NewMemoryControl()
+	w, c := &adminWorld{}, controlWith(t)
 	results, err := w.admin(t, c).Start(bg, []string{"new"}, StartOptions{})
 	wantResult(t, "start", one(t, results, err), OK, true)
 	if got := nameOf(t, c, "new"); got != "m" {
@@ -135,7 +142,7 @@ func TestSpec1_6StartAcceptsATopicThatDoesNotExistYet(t *testing.T) {
 }
 
 func TestSpec1_6StartAcceptsAnExistingTopicInNoMirror(t *testing.T) {
-	w, c := &adminWorld{}, NewMemoryControl()
+	w, c := &adminWorld{}, controlWith(t)
 	w.has("", "old", statemachine.Unknown, statemachine.Unknown)
 	results, err := w.admin(t, c).Start(bg, []string{"old"}, StartOptions{})
 	wantResult(t, "start", one(t, results, err), OK, true)
@@ -215,7 +222,7 @@ func TestSpec1_6StartOfAStoppedTopicNeedsEveryPartitionStoppedOrUnknown(t *testi
 }
 
 func TestSpec1_6StartRefusesNamesOfTheDefaultExclude(t *testing.T) {
-	w, c := &adminWorld{}, NewMemoryControl()
+	w, c := &adminWorld{}, controlWith(t)
 	w.has("", "inner", statemachine.Unknown)
 	inner := w.topics["inner"]
 	inner.Internal = true
@@ -230,7 +237,7 @@ func TestSpec1_6StartRefusesNamesOfTheDefaultExclude(t *testing.T) {
 
 func TestF70NamesThatContainOurSeparators(t *testing.T) {
 	names := []string{"b-1", "b", "a.b", "x.stopped", "x.paused", strings.Repeat("n", 249)}
-	w, c := &adminWorld{}, NewMemoryControl()
+	w, c := &adminWorld{}, controlWith(t)
 	for _, n := range names {
 		w.has("m", n, statemachine.Unknown)
 	}
@@ -238,7 +245,7 @@ func TestF70NamesThatContainOurSeparators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range results {
+	for i, r := range results.Topics {
 		if r.Topic != names[i] || nameOf(t, c, names[i]) != "m" {
 			t.Errorf("%d: %+v, mirror.name %q", i, r, nameOf(t, c, names[i]))
 		}
@@ -254,11 +261,11 @@ func TestF70NamesThatContainOurSeparators(t *testing.T) {
 		wantResult(t, fmt.Sprintf("topic %q", bad), one(t, results, err), InvalidRequest, false)
 	}
 	for _, bad := range []string{"", ".", "..", "a.stopped", "a.paused", "a.removed", "a/b", strings.Repeat("n", 250)} {
-		if _, err := NewAdmin(bad, c, w, w); codeOf(err) != InvalidRequest {
+		if _, err := NewAdmin(AdminConfig{Mirror: bad, Control: c, States: w, Destination: w}); codeOf(err) != InvalidRequest {
 			t.Errorf("mirror named %q: %v", bad, err)
 		}
 	}
-	if _, err := NewAdmin("a", nil, w, w); err == nil {
+	if _, err := NewAdmin(AdminConfig{Mirror: "a", States: w}); err == nil {
 		t.Error("an Admin without a Control")
 	}
 }
@@ -271,7 +278,7 @@ func TestDecision7StartRecordsExactlyTheConsentsItWasGiven(t *testing.T) {
 	give := []Consent{{TopicID: adminTopicID("u"), From: 0, To: 5, Episode: 1}, {TopicID: adminTopicID("t"), Partition: 1, From: 880, To: 951, Episode: 2},
 		{TopicID: adminTopicID("t"), Partition: 0, From: 3, To: 4, Episode: 2}, {TopicID: adminTopicID("t"), Partition: 0, From: 3, To: 4, Episode: 2}}
 	results, err := w.admin(t, c).Start(bg, []string{"t", "u"}, StartOptions{Consents: give})
-	if err != nil || !results[0].Changed || !results[1].Changed {
+	if err != nil || !results.Topics[0].Changed || !results.Topics[1].Changed {
 		t.Fatalf("%+v %v", results, err)
 	}
 	s := mustRead(t, c)
@@ -284,7 +291,7 @@ func TestDecision7StartRecordsExactlyTheConsentsItWasGiven(t *testing.T) {
 	}
 	// The same once more is no change.
 	results, err = w.admin(t, c).Start(bg, []string{"t", "u"}, StartOptions{Consents: give})
-	if err != nil || results[0].Changed || results[1].Changed || mustRead(t, c).Version != 2 {
+	if err != nil || results.Topics[0].Changed || results.Topics[1].Changed || mustRead(t, c).Version != 2 {
 		t.Errorf("again: %+v %v", results, err)
 	}
 }
@@ -305,11 +312,11 @@ func TestDecision7ConsentThatFitsNoTopicRefusesTheWholeRequest(t *testing.T) {
 		"two for one":          {[]Consent{{TopicID: id, From: 1, To: 2}, {TopicID: id, From: 1, To: 3}}, InvalidRequest},
 		"good one and bad one": {[]Consent{{TopicID: id, From: 1, To: 2}, {TopicID: TopicID{9}, From: 1, To: 2}}, InconsistentTopicID},
 	} {
-		w, c := &adminWorld{}, NewMemoryControl()
+		w, c := &adminWorld{}, controlWith(t)
 		w.has("m", "t", statemachine.Unknown)
 		w.has("m", "u", statemachine.Unknown)
 		results, err := w.admin(t, c).Start(bg, []string{"missing", "t"}, StartOptions{Consents: tc.consents})
-		if codeOf(err) != tc.code || results != nil || mustRead(t, c).Version != 0 {
+		if codeOf(err) != tc.code || len(results.Topics) > 0 || mustRead(t, c).Version != 1 {
 			t.Errorf("%s: %v %v, version %d", what, results, err, mustRead(t, c).Version)
 		}
 	}
@@ -329,15 +336,36 @@ func TestSpec1_7StopAcceptedFromEveryState(t *testing.T) {
 	}
 }
 
-func TestDecision4StopAsksNobody(t *testing.T) {
-	w, c := &adminWorld{broken: errors.New("destination is down"), loadErr: errors.New("store is down")}, controlWith(t, wishOf("t", "m"), wishOf("u", "m.stopped"), wishOf("v", "other"))
-	results, err := w.admin(t, c).Stop(bg, []string{"t", "u", "v"}, StopOptions{})
-	if len(results) != 3 || w.asked != 0 {
-		t.Fatalf("%v %v, asked %d times", results, err, w.asked)
+func TestDecision4StopNeedsNobody(t *testing.T) {
+	for _, reported := range []bool{false, true} {
+		w, c := &adminWorld{broken: errors.New("destination is down"), loadErr: errors.New("store is down")}, controlWith(t, wishOf("t", "m"), wishOf("u", "m.stopped"), wishOf("v", "other"))
+		if reported {
+			report(t, c, NodeReport{Owner: "o", Mirror: "m", Seen: planTime, DestinationID: "here"})
+		}
+		results, err := w.admin(t, c).Stop(bg, []string{"t", "u", "v"}, StopOptions{})
+		if len(results.Topics) != 3 {
+			t.Fatalf("%v %v", results, err)
+		}
+		wantResult(t, "t", results.Topics[0], OK, true)
+		wantResult(t, "u", results.Topics[1], OK, false)
+		wantResult(t, "v", results.Topics[2], TopicNotInClusterMirror, false)
+		// Which cluster it is about has to be said; nobody is asked for it if a process of the mirror has told.
+		if reported && (w.asked != 0 || results.Clusters.DestinationID != "here") || !reported && w.asked != 1 {
+			t.Errorf("reported %v: asked %d times, %s", reported, w.asked, results.Clusters)
+		}
 	}
-	wantResult(t, "t", results[0], OK, true)
-	wantResult(t, "u", results[1], OK, false)
-	wantResult(t, "v", results[2], TopicNotInClusterMirror, false)
+}
+
+// report is what a process that runs a mirror has told.
+func report(t *testing.T, c Control, node NodeReport, partitions ...PartitionReport) {
+	t.Helper()
+	r, err := c.OpenReporter(bg, node.Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Report(bg, node, partitions); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestDecision4StopOfNoMemberIsItsOwnError(t *testing.T) {
@@ -379,7 +407,7 @@ func TestDecision7StopEndsConsents(t *testing.T) {
 }
 
 func TestF83StopOfFiftyTopicsWithTwoOddOnes(t *testing.T) {
-	w, c := &adminWorld{}, NewMemoryControl()
+	w, c := &adminWorld{}, controlWith(t)
 	w.has("", "not-mirrored", statemachine.Unknown)
 	var names []string
 	for i := range 48 {
@@ -394,10 +422,10 @@ func TestF83StopOfFiftyTopicsWithTwoOddOnes(t *testing.T) {
 	names = append([]string{"not-mirrored", "done"}, names...)
 	for round, changed := range []bool{true, false} {
 		results, err := w.admin(t, c).Stop(bg, names, StopOptions{})
-		if len(results) != 50 || codeOf(err) != TopicNotInClusterMirror {
-			t.Fatalf("round %d: %d results, %v", round, len(results), err)
+		if len(results.Topics) != 50 || codeOf(err) != TopicNotInClusterMirror {
+			t.Fatalf("round %d: %d results, %v", round, len(results.Topics), err)
 		}
-		for i, r := range results {
+		for i, r := range results.Topics {
 			switch {
 			case r.Topic != names[i]:
 				t.Errorf("result %d is for %q, want %q", i, r.Topic, names[i])
@@ -466,7 +494,7 @@ func TestSpec1_9Resume(t *testing.T) {
 }
 
 func TestSpec1_8PauseAndResumeOfNoMember(t *testing.T) {
-	w, c := &adminWorld{}, NewMemoryControl()
+	w, c := &adminWorld{}, controlWith(t)
 	w.has("", "free", statemachine.Unknown)
 	a := w.admin(t, c)
 	for topic, code := range map[string]Code{"free": TopicNotInClusterMirror, "missing": UnknownTopicOrPartition} {
@@ -480,20 +508,20 @@ func TestSpec1_8PauseAndResumeOfNoMember(t *testing.T) {
 // adminVerb is one of the four verbs with a dry-run switch.
 type adminVerb struct {
 	name string
-	run  func(a *Admin, topics []string, dry bool) ([]TopicResult, error)
+	run  func(a *Admin, topics []string, dry bool) (Result, error)
 }
 
 var adminVerbs = []adminVerb{
-	{"start", func(a *Admin, topics []string, dry bool) ([]TopicResult, error) {
+	{"start", func(a *Admin, topics []string, dry bool) (Result, error) {
 		return a.Start(bg, topics, StartOptions{DryRun: dry})
 	}},
-	{"stop", func(a *Admin, topics []string, dry bool) ([]TopicResult, error) {
+	{"stop", func(a *Admin, topics []string, dry bool) (Result, error) {
 		return a.Stop(bg, topics, StopOptions{DryRun: dry})
 	}},
-	{"pause", func(a *Admin, topics []string, dry bool) ([]TopicResult, error) {
+	{"pause", func(a *Admin, topics []string, dry bool) (Result, error) {
 		return a.Pause(bg, topics, PauseOptions{DryRun: dry})
 	}},
-	{"resume", func(a *Admin, topics []string, dry bool) ([]TopicResult, error) {
+	{"resume", func(a *Admin, topics []string, dry bool) (Result, error) {
 		return a.Resume(bg, topics, ResumeOptions{DryRun: dry})
 	}},
 }
@@ -504,7 +532,7 @@ func TestDryRunGivesTheRealResultAndWritesNothing(t *testing.T) {
 		for _, name := range []string{"", "m", "m.paused", "m.stopped", "other", "other.stopped"} {
 			for _, state := range everyState {
 				for fault := range 3 {
-					w, c := &adminWorld{}, NewMemoryControl()
+					w, c := &adminWorld{}, controlWith(t)
 					if name != "" {
 						c = controlWith(t, wishOf("t", name))
 					}
@@ -523,6 +551,7 @@ func TestDryRunGivesTheRealResultAndWritesNothing(t *testing.T) {
 						t.Fatalf("%s %q %s: a dry run wrote %+v", verb.name, name, state, after)
 					}
 					real, realErr := verb.run(w.admin(t, c), topics, false)
+					dry.DryRun = false
 					if fmt.Sprint(dry, dryErr) != fmt.Sprint(real, realErr) {
 						t.Errorf("%s %q %s fault %d:\n dry  %v %v\n real %v %v", verb.name, name, state, fault, dry, dryErr, real, realErr)
 					}
@@ -539,11 +568,11 @@ func TestAResultForEveryTopicInRequestOrder(t *testing.T) {
 		w.has("m", "a", statemachine.Paused)
 		topics := []string{"o", "missing", "b", "a", "b", "a"}
 		results, err := verb.run(w.admin(t, c), topics, false)
-		if len(results) != len(topics) {
-			t.Fatalf("%s: %d results (%v)", verb.name, len(results), err)
+		if len(results.Topics) != len(topics) {
+			t.Fatalf("%s: %d results (%v)", verb.name, len(results.Topics), err)
 		}
 		var first error
-		for i, r := range results {
+		for i, r := range results.Topics {
 			if r.Topic != topics[i] {
 				t.Errorf("%s: result %d is for %q", verb.name, i, r.Topic)
 			}
@@ -559,8 +588,8 @@ func TestAResultForEveryTopicInRequestOrder(t *testing.T) {
 			t.Errorf("%s: error %v, want the first topic's, %v", verb.name, err, first)
 		}
 		for i := 4; i < 6; i++ { // named a second time
-			if results[i].Changed || codeOf(results[i].Err) != codeOf(results[i-2].Err) {
-				t.Errorf("%s: second %q: %+v after %+v", verb.name, topics[i], results[i], results[i-2])
+			if results.Topics[i].Changed || codeOf(results.Topics[i].Err) != codeOf(results.Topics[i-2].Err) {
+				t.Errorf("%s: second %q: %+v after %+v", verb.name, topics[i], results.Topics[i], results.Topics[i-2])
 			}
 		}
 		if _, err := verb.run(w.admin(t, c), nil, false); codeOf(err) != InvalidRequest {
@@ -590,6 +619,7 @@ func (r *rewriteControl) Update(ctx context.Context, change func(*ControlState) 
 func TestVerbsDecideAnewWhenSomebodyElseWroteInBetween(t *testing.T) {
 	inner := controlWith(t, wishOf("t", "m.stopped"))
 	c := &rewriteControl{Control: inner}
+	c.stale.SetMirror(MirrorEntry{Name: "m"})
 	c.stale.Set(wishOf("t", "m"))
 	w := &adminWorld{}
 	w.has("m", "t", statemachine.Mirroring)
@@ -603,10 +633,11 @@ func TestVerbsDecideAnewWhenSomebodyElseWroteInBetween(t *testing.T) {
 func TestVerbsReturnNoResultsWhenTheControlDoesNotTakeThem(t *testing.T) {
 	for _, verb := range adminVerbs {
 		c := &rewriteControl{Control: controlWith(t, wishOf("t", "m")), fail: errors.New("disk full")}
+		c.stale.SetMirror(MirrorEntry{Name: "m"})
 		w := &adminWorld{}
 		w.has("m", "t", statemachine.Mirroring)
 		results, err := verb.run(w.admin(t, c), []string{"t"}, false)
-		if results != nil || !errors.Is(err, c.fail) {
+		if len(results.Topics) > 0 || !errors.Is(err, c.fail) {
 			t.Errorf("%s: %v %v", verb.name, results, err)
 		}
 	}
@@ -618,13 +649,13 @@ func TestVerbsEndWithTheirContext(t *testing.T) {
 	w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
 	w.has("m", "t", statemachine.Mirroring)
 	a := w.admin(t, c)
-	for name, verb := range map[string]func() ([]TopicResult, error){
-		"start":  func() ([]TopicResult, error) { return a.Start(ctx, []string{"t"}, StartOptions{}) },
-		"stop":   func() ([]TopicResult, error) { return a.Stop(ctx, []string{"t"}, StopOptions{}) },
-		"pause":  func() ([]TopicResult, error) { return a.Pause(ctx, []string{"t"}, PauseOptions{}) },
-		"resume": func() ([]TopicResult, error) { return a.Resume(ctx, []string{"t"}, ResumeOptions{}) },
+	for name, verb := range map[string]func() (Result, error){
+		"start":  func() (Result, error) { return a.Start(ctx, []string{"t"}, StartOptions{}) },
+		"stop":   func() (Result, error) { return a.Stop(ctx, []string{"t"}, StopOptions{}) },
+		"pause":  func() (Result, error) { return a.Pause(ctx, []string{"t"}, PauseOptions{}) },
+		"resume": func() (Result, error) { return a.Resume(ctx, []string{"t"}, ResumeOptions{}) },
 	} {
-		if results, err := verb(); results != nil || !errors.Is(err, context.Canceled) {
+		if results, err := verb(); len(results.Topics) > 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v %v", name, results, err)
 		}
 	}
@@ -638,7 +669,7 @@ func TestAdminReadsARealStateStore(t *testing.T) {
 	}
 	w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
 	w.has("", "t", statemachine.Unknown)
-	a, err := NewAdmin("m", c, store, w)
+	a, err := NewAdmin(AdminConfig{Mirror: "m", Control: c, States: store, Destination: w})
 	if err != nil {
 		t.Fatal(err)
 	}

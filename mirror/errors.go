@@ -11,7 +11,7 @@ var (
 	ErrTopicExists  = errors.New("mirror: topic exists")
 )
 
-// Code is KIP-1279's error code of a verb (134–146), or the Kafka code that it reuses.
+// Code is KIP-1279's error code of a verb (134–146), or the Kafka code that it reuses. Kafka's feature gate (UNSUPPORTED_VERSION) has no counterpart here.
 type Code int16
 
 // The codes (spec §1).
@@ -22,6 +22,7 @@ const (
 	InvalidRequest                   Code = 42
 	TopicAlreadyExists               Code = 36
 	InconsistentTopicID              Code = 103
+	InvalidRegularExpression         Code = 128
 	ReadOnlyTopic                    Code = 134
 	ClusterMirrorAlreadyExists       Code = 136
 	UnknownClusterMirror             Code = 137
@@ -51,6 +52,8 @@ func (c Code) String() string {
 		return "TOPIC_ALREADY_EXISTS"
 	case InconsistentTopicID:
 		return "INCONSISTENT_TOPIC_ID"
+	case InvalidRegularExpression:
+		return "INVALID_REGULAR_EXPRESSION"
 	case ReadOnlyTopic:
 		return "READ_ONLY_TOPIC"
 	case ClusterMirrorAlreadyExists:

@@ -233,12 +233,12 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 	if len(topics) == 0 {
 		return r, nil
 	}
-	results, err := m.admin.Start(ctx, topics, StartOptions{Consents: plan.Consents()})
-	if results == nil && err != nil {
+	result, err := m.admin.Start(ctx, topics, StartOptions{Consents: plan.Consents()})
+	if len(result.Topics) == 0 && err != nil {
 		return r, err
 	}
 	members := map[string]bool{}
-	for _, t := range results {
+	for _, t := range result.Topics {
 		if t.Err != nil {
 			r.Topics = append(r.Topics, t)
 			continue

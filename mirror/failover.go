@@ -102,12 +102,12 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 	if len(topics) == 0 {
 		return r, fmt.Errorf("%w: no topic is in mirror %s here, so nothing was failed over; start its topics (what the store holds of them is kept), then fail over", ErrIncomplete, m.cfg.Name)
 	}
-	results, err := m.admin.Stop(ctx, topics, StopOptions{})
-	if results == nil && err != nil {
+	result, err := m.admin.Stop(ctx, topics, StopOptions{})
+	if len(result.Topics) == 0 && err != nil {
 		return r, err
 	}
 	members := map[string]bool{}
-	for _, t := range results {
+	for _, t := range result.Topics {
 		if t.Err != nil {
 			r.Topics = append(r.Topics, t)
 			continue

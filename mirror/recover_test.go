@@ -35,9 +35,9 @@ func TestSpec1_10RecoverTriesAFailedPartitionAgain(t *testing.T) {
 		m.until("failed for good", failed)
 
 		// While the reason lasts it ends where it was.
-		results, err := m.Recover(t.Context(), []string{"orders", "unknown"})
-		if len(results) != 2 || results[0].Err != nil || !errors.Is(err, &mirror.Error{Code: mirror.TopicNotInClusterMirror}) {
-			t.Fatalf("%+v, %v", results, err)
+		result, err := m.Admin().Recover(t.Context(), []string{"orders", "unknown"}, mirror.RecoverOptions{})
+		if len(result.Topics) != 2 || result.Topics[0].Err != nil || !errors.Is(err, &mirror.Error{Code: mirror.UnknownTopicOrPartition}) {
+			t.Fatalf("%v, %v", result, err)
 		}
 		m.until("failed again", func(s mirror.Status) bool { return one(s, "orders", 0).State == statemachine.Failed })
 
@@ -49,7 +49,7 @@ func TestSpec1_10RecoverTriesAFailedPartitionAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.produce("orders", 0, "two")
-		if _, err := m.Recover(t.Context(), []string{"orders"}); err != nil {
+		if _, err := m.Admin().Recover(t.Context(), []string{"orders"}, mirror.RecoverOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		m.until("in step again", func(s mirror.Status) bool { return each(s, inStep) && one(s, "orders", 0).End == 2 })

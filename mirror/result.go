@@ -1,5 +1,12 @@
 package mirror
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
 // Intent is why a verb is used and of which clusters it is meant. Every field may be empty, unless the Admin is strict. It is recorded in the history.
 type Intent struct {
 	Reason string
@@ -16,6 +23,17 @@ type Clusters struct {
 	SourceBootstrap      string
 	DestinationID        string
 	DestinationBootstrap string
+}
+
+// String is "source ID (bootstrap) → destination ID (bootstrap)". A bootstrap that is not known is left out, an id that is not known is said to be.
+func (c Clusters) String() string {
+	side := func(id, bootstrap string) string {
+		if bootstrap == "" {
+			return orUnknown(id)
+		}
+		return orUnknown(id) + " (" + bootstrap + ")"
+	}
+	return fmt.Sprintf("source %s → destination %s", side(c.SourceID, c.SourceBootstrap), side(c.DestinationID, c.DestinationBootstrap))
 }
 
 // Result is what a verb did, or would do (DryRun).
@@ -37,4 +55,60 @@ type TopicResult struct {
 	Topic   string
 	Err     error // an *Error; nil: what was asked for is recorded
 	Changed bool  // false: it was so before, or Err
+}
+
+// String is the result for a person: which clusters it is about, then a line for each topic, then what else there is to know.
+func (r Result) String() string {
+	var t planText
+	t.line("%s", r.Clusters)
+	done, head := "recorded", r.Verb
+	if r.DryRun {
+		done, head = "would be recorded", "dry run of "+r.Verb
+	}
+	t.line("%s, mirror %s", head, r.Mirror)
+	for _, x := range r.Topics {
+		switch {
+		case x.Err != nil:
+			t.line("%s: REFUSED: %v", x.Topic, x.Err)
+		case x.Changed:
+			t.line("%s: %s", x.Topic, done)
+		default:
+			t.line("%s: is so already", x.Topic)
+		}
+	}
+	for _, n := range r.Notes {
+		t.line("note: %s", n)
+	}
+	if r.Plan != "" {
+		t.line("plan %s", r.Plan)
+	}
+	return t.String()
+}
+
+// planHash is three short hashes, so that a plan that does not fit any more can say what has changed: the request, the clusters, what would be done.
+func planHash(request, clusters, decisions []string) string {
+	parts := make([]string, 0, 3)
+	for _, p := range [][]string{request, clusters, decisions} {
+		h := sha256.New()
+		for _, s := range p {
+			fmt.Fprintf(h, "%d:%s,", len(s), s) // lengths, so that nothing can be moved from one string to the next
+		}
+		parts = append(parts, hex.EncodeToString(h.Sum(nil))[:8])
+	}
+	return strings.Join(parts, "-")
+}
+
+// planDifference says what differs between the plan that was asked for and the one that would be carried out.
+func planDifference(asked, now string) string {
+	a, n := strings.Split(asked, "-"), strings.Split(now, "-")
+	if len(a) != len(n) {
+		return "it is not the plan of any dry run"
+	}
+	var differ []string
+	for i, what := range []string{"it was made for another request", "it was made for other clusters", "it would do something else now"} {
+		if a[i] != n[i] {
+			differ = append(differ, what)
+		}
+	}
+	return strings.Join(differ, ", ")
 }

@@ -1,0 +1,393 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// CreateOptions belong to Create.
+type CreateOptions struct {
+	DryRun bool
+	Intent Intent
+}
+
+// DeleteOptions belong to Delete.
+type DeleteOptions struct {
+	// Purge takes out the last mirror epochs too: a later failback to this cluster's former source then copies everything again (spec decision 8).
+	Purge  bool
+	DryRun bool
+	Intent Intent
+}
+
+// AlterConfigOptions belong to AlterConfig.
+type AlterConfigOptions struct {
+	DryRun bool
+	Intent Intent
+}
+
+// Create makes the mirror, without topics (KIP-1279, CreateClusterMirror; spec §1.1). settings are copied; secrets in them are references, never values.
+// Where the source can be asked it is: for its cluster id, which is kept from then on, and for mirrors of its own. A source that does not answer stops nothing; it is said in a
+// note. A name that was deleted may be created again.
+// Errors, in this order: ClusterMirrorAlreadyExists, InvalidConfig (a setting that does not exist, a bad value, a literal secret, no bootstrap.servers), InvalidRequest (the
+// intent; the source is the destination itself; topics that the new mirror would take are mirrored by the source from here: a loop).
+func (a *Admin) Create(ctx context.Context, settings Settings, o CreateOptions) (Result, error) {
+	c, err := a.begin(ctx, verbCreate, o.DryRun, o.Intent, settingWords(settings))
+	if err != nil {
+		return c.nothing(err)
+	}
+	fresh := func(s *ControlState) error {
+		if _, there := s.Mirror(c.cfg.Mirror); there {
+			return c.refuse(ClusterMirrorAlreadyExists, "", "there is a mirror of that name; AlterConfig changes it, Describe shows it")
+		}
+		return nil
+	}
+	if err := fresh(&c.known); err != nil {
+		return c.nothing(err)
+	}
+	if settings, err = c.checkSettings(settings); err != nil {
+		return c.nothing(err)
+	}
+	if settings[bootstrapSetting] == "" && c.borrowed == nil {
+		return c.nothing(c.refuse(InvalidConfig, "", "setting %s is required: the addresses of the source's brokers", bootstrapSetting))
+	}
+	c.settings = settings
+	if err := c.askDestination(ctx); err != nil {
+		return c.nothing(err)
+	}
+	loops, err := c.lookAtSource(ctx)
+	if err != nil {
+		return c.nothing(err)
+	}
+	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
+		if err := fresh(s); err != nil {
+			return outcome{}, err
+		}
+		if err := c.notItself(r.Clusters); err != nil {
+			return outcome{}, err
+		}
+		if loops != "" {
+			return outcome{}, c.refuse(InvalidRequest, "", "loop: %s; stop that mirror first, or exclude the topics", loops)
+		}
+		out := outcome{changed: true, detail: strings.Join(settingNames(settings), " ")}
+		if d, deleted := s.DeletedMirror(c.cfg.Mirror); deleted {
+			out.notes = append(out.notes, fmt.Sprintf("a mirror of that name was deleted at %s; what it has left in the state store belongs to the new one", stamp(d.At)))
+		}
+		s.SetMirror(MirrorEntry{Name: c.cfg.Mirror, Settings: settings, SourceClusterID: r.Clusters.SourceID, Created: c.begun})
+		return out, nil
+	})
+}
+
+// lookAtSource learns the source's cluster id, and which topics of the new mirror it mirrors from this cluster: a loop.
+func (c *call) lookAtSource(ctx context.Context) (loops string, err error) {
+	var torn, free []string
+	canAsk, err := c.askSource(ctx, func(ctx context.Context, source Source) error {
+		reader, ok := source.(LastMirrorEpochReader)
+		if !ok || c.destinationID == "" {
+			return nil
+		}
+		there, err := source.Topics(ctx)
+		if err != nil {
+			return err
+		}
+		var partitions []TopicPartition
+		for _, t := range there {
+			for p := range t.Partitions {
+				partitions = append(partitions, TopicPartition{t.Name, p})
+			}
+		}
+		mirrors, err := reader.MirrorsOf(ctx, partitions)
+		if err != nil {
+			return err
+		}
+		filter, err := c.settings.TopicFilter()
+		if err != nil {
+			return err
+		}
+		for _, m := range mirrors {
+			if m.SourceClusterID != c.destinationID || m.State == statemachine.Stopped {
+				continue
+			}
+			what := fmt.Sprintf("%s (mirror %s)", m.Partition.Topic, m.Mirror)
+			if filter.Matches(m.Partition.Topic) {
+				torn = append(torn, what)
+			} else {
+				free = append(free, what)
+			}
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("mirror %s: asking the source, nothing has changed: %w", c.cfg.Mirror, ctx.Err())
+	}
+	if canAsk && err != nil {
+		c.notes = append(c.notes, "the source could not be asked, so nothing of it was checked: "+err.Error())
+	}
+	slices.Sort(torn)
+	slices.Sort(free)
+	torn, free = slices.Compact(torn), slices.Compact(free) // one for each partition
+	if len(free) > 0 {
+		c.notes = append(c.notes, "the source mirrors from this cluster, and these topics can be started here only when they are stopped there: "+few(free))
+	}
+	if len(torn) > 0 {
+		return "the source mirrors from this cluster: " + few(torn), nil
+	}
+	return "", nil
+}
+
+// Delete takes the mirror away: its settings, and what binds its topics to it (KIP-1279, DeleteClusterMirror; spec §1.4). The topics stay, open for clients as they are. The
+// running mirror, or the next process that has its records, takes out its states; its last mirror epochs stay for a failback, unless Purge says otherwise (spec decision 8).
+// Errors, in this order: InvalidRequest (the intent), InvalidClusterMirrorState (a partition of a topic of the mirror is not STOPPED), UnknownClusterMirror,
+// ClusterMirrorNotEmpty (a topic is wanted mirrored or paused).
+func (a *Admin) Delete(ctx context.Context, o DeleteOptions) (Result, error) {
+	c, err := a.begin(ctx, verbDelete, o.DryRun, o.Intent, o.Purge)
+	if err != nil {
+		return c.nothing(err)
+	}
+	facts, err := c.look(ctx, c.members(&c.known, nil))
+	if err != nil {
+		return c.nothing(err)
+	}
+	if err := c.askDestination(ctx); err != nil {
+		return c.nothing(err)
+	}
+	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
+		var out outcome
+		if err := c.strict("a deletion", r.Clusters); err != nil {
+			return out, err
+		}
+		topics := c.members(s, nil)
+		for _, topic := range topics {
+			if err := c.allStopped(topic, facts); err != nil {
+				return out, err
+			}
+		}
+		if _, err := c.exists(s); err != nil {
+			return out, err
+		}
+		for _, topic := range topics {
+			if wish, _ := s.Topic(topic); !stopped(wish) {
+				return out, c.refuse(ClusterMirrorNotEmpty, topic, "the topic is wanted as %s; Stop it first", wish.MirrorName)
+			}
+		}
+		for _, topic := range topics {
+			s.Remove(topic)
+			r.Topics = append(r.Topics, TopicResult{Topic: topic, Changed: true})
+		}
+		s.Origins = slices.DeleteFunc(slices.Clone(s.Origins), func(x TopicOrigin) bool { return x.Mirror == c.cfg.Mirror })
+		s.Provenance = slices.DeleteFunc(slices.Clone(s.Provenance), func(x Provenance) bool { return x.Mirror == c.cfg.Mirror })
+		s.RemoveMirror(DeletedMirror{Name: c.cfg.Mirror, Purge: o.Purge, At: c.begun})
+		out.changed = true
+		if o.Purge {
+			out.detail = "purge"
+			out.notes = append(out.notes, "the last mirror epochs are deleted too: a failback from here copies everything again")
+		}
+		return out, nil
+	})
+}
+
+// allStopped refuses a topic with a partition that is not STOPPED. One that does not exist at the destination and has no records was never taken up: nothing is left to open.
+func (c *call) allStopped(topic string, found map[string]facts) error {
+	f, looked := found[topic]
+	if !looked {
+		return c.refuse(InvalidClusterMirrorState, topic, "the topic has joined just now; nothing has changed")
+	}
+	if f.err != nil && f.missing() == nil {
+		return c.failed(InvalidClusterMirrorState, topic, f.err, "the destination could not look the topic up; try again when it answers. Nothing has changed")
+	}
+	for partition := range f.topic.Partitions {
+		if p := f.state(c.cfg.Mirror, partition); p.State != statemachine.Stopped {
+			return c.refuse(InvalidClusterMirrorState, topic, "partition %d is %s%s, and every partition has to be STOPPED; Stop the topic and wait. Nothing has changed",
+				partition, p.State, because(p.ErrorMessage))
+		}
+	}
+	return nil
+}
+
+// AlterConfig sets and unsets settings of the mirror in one step (spec §1.5). A changed connection setting makes the running mirror connect anew; filters act at its next
+// refresh, which starts topics that are included now and stops those that are excluded now.
+// Errors, in this order: InvalidRequest (nothing named), UnknownClusterMirror, InvalidConfig (a setting that does not exist, a bad value, a literal secret; bootstrap.servers
+// unset), InvalidRegularExpression (a pattern, and nothing else), InvalidRequest (a setting set and unset; the intent). Nothing is applied then.
+func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o AlterConfigOptions) (Result, error) {
+	c, err := a.begin(ctx, verbAlter, o.DryRun, o.Intent, settingWords(set), unset)
+	if err != nil {
+		return c.nothing(err)
+	}
+	if len(set) == 0 && len(unset) == 0 {
+		return c.nothing(c.refuse(InvalidRequest, "", "no setting is named"))
+	}
+	if _, err := c.exists(&c.known); err != nil {
+		return c.nothing(err)
+	}
+	if c.settings, err = c.altered(c.settings, set, unset); err != nil {
+		return c.nothing(err)
+	}
+	if err := c.askDestination(ctx); err != nil {
+		return c.nothing(err)
+	}
+	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
+		var out outcome
+		entry, err := c.exists(s)
+		if err != nil {
+			return out, err
+		}
+		next, err := c.altered(entry.Settings, set, unset)
+		if err != nil {
+			return out, err
+		}
+		var words []string
+		for _, name := range settingNames(bothOf(entry.Settings, next)) {
+			was, had := entry.Settings[name]
+			now, has := next[name]
+			switch {
+			case had && !has:
+				words = append(words, "unset "+name)
+			case has && (!had || was != now):
+				words = append(words, "set "+name)
+			}
+		}
+		if len(words) == 0 {
+			out.notes = append(out.notes, "every setting is so already")
+			return out, nil
+		}
+		filter, err := next.TopicFilter()
+		if err != nil {
+			return out, c.badSetting(err, InvalidConfig)
+		}
+		if excluded := slices.DeleteFunc(c.members(s, func(want statemachine.Desired) bool { return want != statemachine.WantStopped }),
+			func(topic string) bool { return !filter.Excludes(topic) }); len(excluded) > 0 {
+			out.notes = append(out.notes, "excluded now, and stopped at the next refresh: "+few(excluded))
+		}
+		if ReconnectNeeded(entry.Settings, next) {
+			out.notes = append(out.notes, "the running mirror connects to the source anew")
+		}
+		entry.Settings = next
+		s.SetMirror(entry)
+		out.changed, out.detail, out.plan = true, strings.Join(words, ", "), words
+		return out, nil
+	})
+}
+
+// checkSettings checks settings that are to be stored, and returns them under their own names.
+func (a *Admin) checkSettings(s Settings) (Settings, error) {
+	named, err := s.Canonical()
+	if err := errors.Join(err, s.Check(MirrorSetting), s.CheckStored()); err != nil {
+		return nil, a.failed(InvalidConfig, "", err, "nothing has changed")
+	}
+	return named, nil
+}
+
+// altered are settings with some set and some unset, under their own names.
+func (a *Admin) altered(s, set Settings, unset []string) (Settings, error) {
+	next, err := s.Canonical()
+	if err != nil {
+		return nil, a.failed(InvalidConfig, "", err, "nothing has changed")
+	}
+	set, err = a.checkSettings(set)
+	if onlyPatterns(err) {
+		return nil, a.badSetting(err, InvalidConfig)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range unset {
+		if _, known := lookUpSetting(name); !known {
+			return nil, a.failed(InvalidConfig, "", &SettingError{Setting: name, Problem: unknownSetting(name)}, "nothing has changed")
+		}
+		if d, ok := settingsByName[name]; ok {
+			name = d.Name
+		}
+		if name == bootstrapSetting {
+			return nil, a.refuse(InvalidConfig, "", "setting %s is required and cannot be unset; nothing has changed", name)
+		}
+		if _, both := set[name]; both {
+			return nil, a.refuse(InvalidRequest, "", "setting %s is to be set and unset; nothing has changed", name)
+		}
+		delete(next, name)
+	}
+	maps.Copy(next, set)
+	return next, nil
+}
+
+// onlyPatterns says whether patterns are all that is wrong with settings.
+func onlyPatterns(err error) bool {
+	if err == nil {
+		return false
+	}
+	var many interface{ Unwrap() []error }
+	if !errors.As(err, &many) {
+		return errors.Is(err, ErrPattern)
+	}
+	return !slices.ContainsFunc(many.Unwrap(), func(err error) bool { return !onlyPatterns(err) })
+}
+
+func settingNames(s Settings) []string { return slices.Sorted(maps.Keys(s)) }
+
+// bothOf has the names of both.
+func bothOf(a, b Settings) Settings {
+	both := maps.Clone(a)
+	if both == nil {
+		both = Settings{}
+	}
+	maps.Copy(both, b)
+	return both
+}
+
+// settingWords are settings in order, for the hash of a plan.
+func settingWords(s Settings) []string {
+	var words []string
+	for _, name := range settingNames(s) {
+		words = append(words, name, s[name])
+	}
+	return words
+}
+
+// ListOptions belong to List.
+type ListOptions struct {
+	TopicNames bool // names too, not only their number
+}
+
+// ListedMirror is one mirror of a destination cluster (KIP-1279, ListClusterMirrors; spec §1.2).
+type ListedMirror struct {
+	Name            string
+	SourceBootstrap string
+	SourceClusterID string   // "" until the source has said it
+	TopicCount      int      // topics that are not stopped: what the other side looks at to see a loop
+	Stopped         int      // topics that are
+	TopicNames      []string // of TopicCount, sorted; nil unless asked for
+}
+
+// List returns all mirrors of the destination cluster, sorted by name. Errors are the Control's.
+func (a *Admin) List(ctx context.Context, o ListOptions) ([]ListedMirror, error) {
+	s, err := a.cfg.Control.Read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing mirrors: %w", err)
+	}
+	listed := make([]ListedMirror, 0, len(s.Mirrors))
+	for _, m := range s.Mirrors {
+		l := ListedMirror{Name: m.Name, SourceBootstrap: m.Settings[bootstrapSetting], SourceClusterID: m.SourceClusterID}
+		if o.TopicNames {
+			l.TopicNames = []string{}
+		}
+		for _, w := range s.Topics {
+			mirror, want, err := w.Wish()
+			switch {
+			case err != nil || mirror != m.Name:
+			case want == statemachine.WantStopped:
+				l.Stopped++
+			default:
+				l.TopicCount++
+				if o.TopicNames {
+					l.TopicNames = append(l.TopicNames, w.Topic)
+				}
+			}
+		}
+		listed = append(listed, l)
+	}
+	return listed, nil
+}

@@ -1,0 +1,447 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// The names of the verbs in results and in the history.
+const (
+	verbCreate  = "create"
+	verbDelete  = "delete"
+	verbAlter   = "alter"
+	verbStart   = "start"
+	verbStop    = "stop"
+	verbPause   = "pause"
+	verbResume  = "resume"
+	verbRecover = "recover"
+)
+
+// StopOptions belong to Stop.
+type StopOptions struct {
+	// Patterns are regular expressions (RE2, the whole name) of topics that are stopped and never started again by discovery: they leave mirror.topics.include and join
+	// mirror.topics.exclude.
+	Patterns []string
+	// AllTopics stops every topic of the mirror and leaves the filters alone (spec decision 20). No topics and no patterns beside it.
+	AllTopics bool
+	// Partial allows stopping a part of a topic set.
+	Partial bool
+	DryRun  bool
+	Intent  Intent
+}
+
+// PauseOptions belong to Pause.
+type PauseOptions struct {
+	// AllTopics pauses every topic of the mirror that is not stopped. No topics beside it.
+	AllTopics bool
+	DryRun    bool
+	Intent    Intent
+}
+
+// ResumeOptions belong to Resume.
+type ResumeOptions struct {
+	// AllTopics resumes every topic of the mirror that is paused. No topics beside it.
+	AllTopics bool
+	DryRun    bool
+	Intent    Intent
+}
+
+// RecoverOptions belong to Recover.
+type RecoverOptions struct {
+	// AllTopics is every topic of the mirror. No topics beside it.
+	AllTopics bool
+	DryRun    bool
+	Intent    Intent
+}
+
+// Stop wants the topics writable at the destination (KIP-1279, StopMirrorTopics; spec §1.7 and decision 4). It is accepted from every state of a member, failed and
+// unknown ones included, and looks at no state: this is the verb of a night without a source. It needs nobody but the Control; a destination is asked for topics that are in
+// no mirror, and for its cluster id where no process has reported that. A topic that is already stopped succeeds.
+// For the whole request: InvalidRequest (nothing named; the intent; part of a topic set), InvalidRegularExpression, UnknownClusterMirror (with patterns or AllTopics).
+// Per topic: UnknownTopicOrPartition (in no mirror, and the destination does not have it), UnknownClusterMirror, TopicNotInClusterMirror.
+func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Result, error) {
+	c, err := a.begin(ctx, verbStop, o.DryRun, o.Intent, topics, o.Patterns, o.AllTopics, o.Partial)
+	if err != nil {
+		return c.nothing(err)
+	}
+	if err := c.checkRequest(topics, o.AllTopics, len(o.Patterns) > 0); err != nil {
+		return c.nothing(err)
+	}
+	if err := c.checkPatterns(nil, o.Patterns); err != nil {
+		return c.nothing(err)
+	}
+	missing, err := c.lookStrangers(ctx, topics)
+	if err != nil {
+		return c.nothing(err)
+	}
+	if c.destinationID == "" {
+		if err := c.askDestination(ctx); err != nil {
+			return c.nothing(err)
+		}
+	}
+	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
+		var out outcome
+		if err := c.strict("a stop, which opens topics for clients,", r.Clusters); err != nil {
+			return out, err
+		}
+		names := topics
+		if o.AllTopics || len(o.Patterns) > 0 {
+			entry, err := c.exists(s)
+			if err != nil {
+				return out, err
+			}
+			if o.AllTopics {
+				names = c.members(s, nil)
+			} else {
+				filters, err := c.mergeFilters(entry.Settings, nil, o.Patterns)
+				if err != nil {
+					return out, err
+				}
+				chosen, err := NewFilter(o.Patterns, nil)
+				if err != nil {
+					return out, c.badSetting(err, InvalidRequest)
+				}
+				names = append(slices.Clone(names), slices.DeleteFunc(c.members(s, func(want statemachine.Desired) bool { return want != statemachine.WantStopped }),
+					func(topic string) bool { return !chosen.Includes(topic) || slices.Contains(topics, topic) })...)
+				out.changed, out.plan, out.detail = filters.store(s, entry)
+			}
+		}
+		before := s.Clone()
+		for _, topic := range names {
+			changed, err := c.stop(s, topic, missing[topic])
+			r.Topics = append(r.Topics, TopicResult{Topic: topic, Err: err, Changed: changed})
+		}
+		if len(names) == 0 {
+			out.notes = append(out.notes, "no topic of this mirror is to be stopped")
+		}
+		note, err := c.wholeSets(&before, s, o.Partial)
+		out.notes = append(out.notes, note...)
+		return out, err
+	})
+}
+
+func (c *call) stop(s *ControlState, topic string, missing error) (bool, error) {
+	wish, want, err := c.member(s, topic, missing)
+	if err != nil || want == statemachine.WantStopped {
+		return false, err
+	}
+	wish.MirrorName, wish.Consents = statemachine.MirrorNameValue(c.cfg.Mirror, statemachine.WantStopped), nil
+	s.Set(wish)
+	return true, nil
+}
+
+// Pause wants the topics not fetched, and not writable either (KIP-1279, PauseMirrorTopics; spec §1.8). A topic that is already paused succeeds.
+// For the whole request: InvalidRequest (nothing named; the intent), UnknownClusterMirror (with AllTopics).
+// Per topic: UnknownTopicOrPartition, UnknownClusterMirror, TopicNotInClusterMirror, MirrorTopicAlreadyStopped, InvalidClusterMirrorState (a partition is not MIRRORING).
+func (a *Admin) Pause(ctx context.Context, topics []string, o PauseOptions) (Result, error) {
+	c, err := a.begin(ctx, verbPause, o.DryRun, o.Intent, topics, o.AllTopics)
+	if err != nil {
+		return c.nothing(err)
+	}
+	return c.holdOrGoOn(ctx, topics, o.AllTopics, statemachine.WantPaused, statemachine.Mirroring, func(topic string, want statemachine.Desired) error {
+		if want == statemachine.WantStopped {
+			return c.refuse(MirrorTopicAlreadyStopped, topic, "the topic is stopped: there is nothing to pause")
+		}
+		return nil
+	})
+}
+
+// Resume wants paused topics fetched again; they go on where they are, nothing is cut (KIP-1279, ResumeMirrorTopics; spec §1.9). A topic that is being mirrored succeeds.
+// For the whole request: InvalidRequest (nothing named; the intent), UnknownClusterMirror (with AllTopics).
+// Per topic: UnknownTopicOrPartition, UnknownClusterMirror, TopicNotInClusterMirror, MirrorTopicNotPaused (it is stopped: Start), InvalidClusterMirrorState (a partition is
+// not PAUSED).
+func (a *Admin) Resume(ctx context.Context, topics []string, o ResumeOptions) (Result, error) {
+	c, err := a.begin(ctx, verbResume, o.DryRun, o.Intent, topics, o.AllTopics)
+	if err != nil {
+		return c.nothing(err)
+	}
+	return c.holdOrGoOn(ctx, topics, o.AllTopics, statemachine.WantMirroring, statemachine.Paused, func(topic string, want statemachine.Desired) error {
+		if want != statemachine.WantPaused {
+			return c.refuse(MirrorTopicNotPaused, topic, "the topic is %s, not paused; Start begins it again", want)
+		}
+		return nil
+	})
+}
+
+// holdOrGoOn is Pause and Resume: already so → success; otherwise allowed by the desired state, then by every partition's state.
+func (c *call) holdOrGoOn(ctx context.Context, topics []string, all bool, to statemachine.Desired, from statemachine.State, allowed func(string, statemachine.Desired) error) (Result, error) {
+	if err := c.checkRequest(topics, all, false); err != nil {
+		return c.nothing(err)
+	}
+	if all {
+		if _, err := c.exists(&c.known); err != nil {
+			return c.nothing(err)
+		}
+		topics = c.members(&c.known, func(want statemachine.Desired) bool { return want != to && allowed("", want) == nil })
+	}
+	facts, err := c.look(ctx, topics)
+	if err != nil {
+		return c.nothing(err)
+	}
+	if err := c.askDestination(ctx); err != nil {
+		return c.nothing(err)
+	}
+	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
+		var out outcome
+		for _, topic := range topics {
+			changed, err := c.holdOrGoOnTopic(s, topic, facts[topic], to, from, allowed)
+			r.Topics = append(r.Topics, TopicResult{Topic: topic, Err: err, Changed: changed})
+		}
+		if len(topics) == 0 {
+			out.notes = append(out.notes, fmt.Sprintf("no topic of this mirror is to become %s", to))
+		}
+		return out, nil
+	})
+}
+
+func (c *call) holdOrGoOnTopic(s *ControlState, topic string, f facts, to statemachine.Desired, from statemachine.State, allowed func(string, statemachine.Desired) error) (bool, error) {
+	wish, want, err := c.member(s, topic, f.missing())
+	if err != nil || want == to {
+		return false, err
+	}
+	if err := allowed(topic, want); err != nil {
+		return false, err
+	}
+	if f.err != nil && f.missing() == nil {
+		return false, c.failed(InvalidClusterMirrorState, topic, f.err, "the destination could not look the topic up; try again when it answers")
+	}
+	if f.topic.Partitions == 0 {
+		return false, c.failed(InvalidClusterMirrorState, topic, f.err, fmt.Sprintf("no partition of it is known at the destination yet, and every partition has to be %s", from))
+	}
+	for partition := range f.topic.Partitions {
+		p := f.state(c.cfg.Mirror, partition)
+		if p.State != from {
+			return false, c.refuse(InvalidClusterMirrorState, topic, "partition %d is %s%s, and every partition has to be %s; Stop is accepted from every state",
+				partition, p.State, because(p.ErrorMessage), from)
+		}
+	}
+	wish.MirrorName = statemachine.MirrorNameValue(c.cfg.Mirror, to)
+	s.Set(wish)
+	return true, nil
+}
+
+// Recover tries failed partitions of these topics again now, also those that are not retried by themselves: after a person has mended what the reason named (KIP-1279's
+// Recover, spec §1.10). Partitions that have not failed are left alone, and nothing is dropped by it: what needs consent needs it afterwards too. What comes of it is seen in
+// Status and Describe. A request that no process has answered yet may be repeated.
+// For the whole request: InvalidRequest (nothing named; the intent), UnknownClusterMirror (with AllTopics).
+// Per topic: UnknownTopicOrPartition, UnknownClusterMirror, TopicNotInClusterMirror.
+func (a *Admin) Recover(ctx context.Context, topics []string, o RecoverOptions) (Result, error) {
+	c, err := a.begin(ctx, verbRecover, o.DryRun, o.Intent, topics, o.AllTopics)
+	if err != nil {
+		return c.nothing(err)
+	}
+	if err := c.checkRequest(topics, o.AllTopics, false); err != nil {
+		return c.nothing(err)
+	}
+	missing, err := c.lookStrangers(ctx, topics)
+	if err != nil {
+		return c.nothing(err)
+	}
+	if c.destinationID == "" {
+		if err := c.askDestination(ctx); err != nil {
+			return c.nothing(err)
+		}
+	}
+	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
+		names := topics
+		if o.AllTopics {
+			if _, err := c.exists(s); err != nil {
+				return outcome{}, err
+			}
+			names = c.members(s, nil)
+		}
+		for i, topic := range names {
+			wish, _, err := c.member(s, topic, missing[topic])
+			again := slices.Contains(names[:i], topic)
+			if err == nil && !again {
+				wish.Recover++
+				s.Set(wish)
+			}
+			r.Topics = append(r.Topics, TopicResult{Topic: topic, Err: err, Changed: err == nil && !again})
+		}
+		return outcome{}, nil
+	})
+}
+
+// nothing is the result of a request that is refused as a whole.
+func (c *call) nothing(err error) (Result, error) {
+	return Result{Verb: c.verb, Mirror: c.cfg.Mirror, DryRun: c.dryRun}, err
+}
+
+func (c *call) checkRequest(topics []string, all, patterns bool) error {
+	switch {
+	case all && (len(topics) > 0 || patterns):
+		return c.refuse(InvalidRequest, "", "all topics are asked for, and some are named: it is one or the other")
+	case !all && len(topics) == 0 && !patterns:
+		return c.refuse(InvalidRequest, "", "no topic is named")
+	}
+	return nil
+}
+
+// members are this mirror's topics by name, those of which ok says true; nil: all.
+func (c *call) members(s *ControlState, ok func(statemachine.Desired) bool) []string {
+	var names []string
+	for _, w := range s.Topics {
+		if mirror, want, err := w.Wish(); err == nil && mirror == c.cfg.Mirror && (ok == nil || ok(want)) {
+			names = append(names, w.Topic)
+		}
+	}
+	return names
+}
+
+// member returns a topic's wish if it is in this mirror. missing is the destination's word that it does not have the topic, nil if it has it or was not asked.
+func (c *call) member(s *ControlState, topic string, missing error) (TopicWish, statemachine.Desired, error) {
+	wish, ok := s.Topic(topic)
+	if !ok && errors.Is(missing, ErrUnknownTopic) {
+		return wish, 0, c.failed(UnknownTopicOrPartition, topic, missing, "no such topic at the destination, and none in this mirror; check the name")
+	}
+	if _, err := c.exists(s); err != nil {
+		e := *err.(*Error)
+		e.Topic = topic
+		return wish, 0, &e
+	}
+	if !ok {
+		return wish, 0, c.failed(TopicNotInClusterMirror, topic, missing, "the topic is in no mirror")
+	}
+	owner, want, err := wish.Wish()
+	if err != nil {
+		return wish, 0, c.failed(InvalidConfig, topic, err, "the recorded desired state cannot be read")
+	}
+	if owner != c.cfg.Mirror {
+		return wish, 0, c.refuse(TopicNotInClusterMirror, topic, "the topic is in mirror %q", owner)
+	}
+	return wish, want, nil
+}
+
+// facts are what the destination, or else the reports, and the store say of one topic of a request.
+type facts struct {
+	topic  Topic
+	err    error // of the look-up
+	states []partitionFact
+}
+
+type partitionFact struct {
+	mirror    string
+	partition int32
+	state     statemachine.PartitionState
+}
+
+func (f facts) missing() error {
+	if errors.Is(f.err, ErrUnknownTopic) {
+		return f.err
+	}
+	return nil
+}
+
+func (f facts) state(mirror string, partition int32) statemachine.PartitionState {
+	for _, p := range f.states {
+		if p.mirror == mirror && p.partition == partition {
+			return p.state
+		}
+	}
+	return statemachine.NewPartitionState()
+}
+
+// look asks the destination for the topics and the store for their partitions, in every mirror.
+func (c *call) look(ctx context.Context, topics []string) (map[string]facts, error) {
+	found := make(map[string]facts, len(topics))
+	byID := make(map[TopicID]string, len(topics))
+	for _, name := range topics {
+		if _, ok := found[name]; ok || checkTopicName(name) != nil {
+			continue
+		}
+		t, err := c.topic(ctx, name)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("mirror %s: looking up topic %q at the destination, nothing has changed: %w", c.cfg.Mirror, name, ctx.Err())
+		}
+		found[name] = facts{topic: t, err: err}
+		if err == nil {
+			byID[t.ID] = name
+		}
+	}
+	err := c.cfg.States.Load(ctx, func(e statemachine.Entry) error {
+		if name, ok := byID[e.Key.TopicID]; ok {
+			f := found[name]
+			f.states = append(f.states, partitionFact{e.Key.Mirror, e.Key.Partition, e.State})
+			found[name] = f
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mirror %s: reading partition states, nothing has changed: %w", c.cfg.Mirror, err)
+	}
+	return found, nil
+}
+
+// topic looks one topic up at the destination. Where there is none to ask, the topic is what its newest report says.
+func (c *call) topic(ctx context.Context, name string) (Topic, error) {
+	if c.cfg.Destination == nil {
+		return c.reported(name)
+	}
+	ctx, stop := context.WithTimeout(ctx, askBound)
+	defer stop()
+	return c.cfg.Destination.Topic(ctx, name)
+}
+
+// reported is the topic as its newest report says.
+func (c *call) reported(name string) (Topic, error) {
+	t := Topic{Name: name}
+	var newest *PartitionReport
+	for i, p := range c.reports.Partitions {
+		if p.Topic == name && (newest == nil || p.At.After(newest.At)) {
+			newest = &c.reports.Partitions[i]
+		}
+	}
+	if newest == nil {
+		return t, fmt.Errorf("no process has reported it: %w %q", ErrUnknownTopic, name)
+	}
+	t.ID = newest.TopicID
+	for _, p := range c.reports.Partitions {
+		if p.Topic == name && p.TopicID == t.ID {
+			t.Partitions = max(t.Partitions, p.Partition+1)
+		}
+	}
+	return t, nil
+}
+
+// lookStrangers asks the destination only for topics that are in no mirror: a verb about members asks nobody.
+func (c *call) lookStrangers(ctx context.Context, topics []string) (map[string]error, error) {
+	missing := make(map[string]error)
+	bounded, stop := context.WithTimeout(ctx, askBound)
+	defer stop()
+	for _, name := range topics {
+		if _, known := c.known.Topic(name); known || c.cfg.Destination == nil {
+			continue
+		}
+		if _, asked := missing[name]; asked {
+			continue
+		}
+		_, missing[name] = c.cfg.Destination.Topic(bounded, name)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("mirror %s: looking up topic %q at the destination, nothing has changed: %w", c.cfg.Mirror, name, ctx.Err())
+		}
+	}
+	return missing, nil
+}
+
+// checkTopicName is Kafka's rule for topic names (org.apache.kafka.common.internals.Topic).
+func checkTopicName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("a topic name must not be empty")
+	case name == "." || name == "..":
+		return fmt.Errorf("a topic cannot be named %q", name)
+	case len(name) > 249:
+		return fmt.Errorf("a topic name has at most 249 characters, this one %d", len(name))
+	}
+	for _, r := range name {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-') {
+			return fmt.Errorf("topic name %q has the character %q; ASCII letters, digits, '.', '_' and '-' are allowed", name, r)
+		}
+	}
+	return nil
+}

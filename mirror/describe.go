@@ -1,0 +1,406 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// silentAfter is how long a process may be silent before it counts as not running: it reports at every refresh of its metadata, which is 30 s unless set otherwise.
+const silentAfter = 2 * time.Minute
+
+// Description is how a mirror is, as far as its desired state, the state store and the reports of its processes say; they may be dead since. It is plain data. Numbers that
+// nobody knows are unknown, and what was only reported has a time.
+type Description struct {
+	Mirror   string
+	Taken    time.Time
+	Head     string // the verdict, in one line
+	Partial  bool   // some of the topics, or some of a topic set, are stopped and the others are not
+	Alive    bool   // a process of this mirror was heard of within the last two minutes
+	Clusters Clusters
+	Created  time.Time
+	Settings Settings // as set, without defaults; secrets are "[hidden]"
+	Nodes    []DescribedNode
+	Topics   []DescribedTopic // by name
+	Notes    []string         // what else a person has to know, one sentence each
+}
+
+// DescribedNode is one process that runs, or ran, the mirror.
+type DescribedNode struct {
+	NodeReport
+	Silent bool // it was not heard of within the last two minutes
+}
+
+// DescribedTopic is one topic of the mirror.
+type DescribedTopic struct {
+	Topic      string
+	MirrorName string               // what is wanted: "m", "m.paused", "m.stopped"
+	Partitions []DescribedPartition // by number; none: no process has taken the topic up yet, or its partitions are not known here
+	Origin     *TopicOrigin         `json:",omitempty"` // where it comes from, nil if that is not recorded
+	want       statemachine.Desired // of MirrorName
+}
+
+// DescribedPartition is one partition. State, Reason and RetryAttempt are the state store's where it has the partition; the rest was reported.
+type DescribedPartition struct {
+	Partition      int32
+	State          string // KIP-1279's name
+	Reason         string
+	RetryAttempt   int16  // 0: not failed; statemachine.NonRetryable: a person has to act
+	SourceEnd      Number // high watermark at the source
+	SourceSeen     time.Time
+	DestinationEnd Number    // replicated end of the copy
+	Reported       time.Time // when a process said so; zero: none has
+	Lag            Lag
+	LME, LMO       Number // last mirror epoch and offset of the last stop
+	LostFrom       int64  // the last range lost at the source before it was copied; both 0: none
+	LostTo         int64
+	Owner          string // of the report
+}
+
+// Lag is how many offsets the copy was behind. AtLeast: more by now, nobody measures it.
+type Lag struct {
+	Offsets Number
+	AtLeast bool
+}
+
+// String never shows a bare number for something that is not known.
+func (l Lag) String() string {
+	switch {
+	case l.AtLeast && l.Offsets.known:
+		return fmt.Sprintf("unknown, %s when last seen", l.Offsets)
+	}
+	return l.Offsets.String()
+}
+
+// Describe says how the mirror is. It asks the Control and the state store, and the destination only for its cluster id and for topics that no process has reported; no source,
+// and no process of the mirror has to be alive. A state store or destination that does not answer is a note.
+// Errors: UnknownClusterMirror; the Control's; the context's end.
+func (a *Admin) Describe(ctx context.Context) (Description, error) {
+	c, err := a.begin(ctx, "describe", true, Intent{})
+	if err != nil {
+		return Description{}, err
+	}
+	entry, err := c.exists(&c.known)
+	if err != nil {
+		return Description{}, err
+	}
+	if err := c.askDestination(ctx); err != nil {
+		return Description{}, err
+	}
+	d := Description{Mirror: a.cfg.Mirror, Taken: c.begun, Created: entry.Created}
+	if d.Clusters, err = c.find(&c.known); err != nil {
+		d.Notes = append(d.Notes, err.(*Error).Message) // to be looked at is no verb, so it is not refused
+		d.Clusters = Clusters{SourceID: entry.SourceClusterID, SourceBootstrap: c.settings[bootstrapSetting], DestinationID: c.destinationID}
+	}
+	topics := map[string]Topic{}
+	for _, name := range c.members(&c.known, nil) {
+		t, err := c.reported(name)
+		if err != nil && a.cfg.Destination != nil {
+			t, err = c.topic(ctx, name)
+		}
+		if ctx.Err() != nil {
+			return Description{}, fmt.Errorf("mirror %s: looking up topic %q at the destination: %w", a.cfg.Mirror, name, ctx.Err())
+		}
+		if err == nil {
+			topics[name] = t
+		} else if !errors.Is(err, ErrUnknownTopic) {
+			d.Notes = append(d.Notes, fmt.Sprintf("the destination could not look up %s: %v", name, err))
+		}
+	}
+	stored := map[statemachine.Key]statemachine.Entry{}
+	if err := a.cfg.States.Load(ctx, func(e statemachine.Entry) error {
+		if e.Key.Mirror == a.cfg.Mirror {
+			stored[e.Key] = e
+		}
+		return nil
+	}); err != nil {
+		if ctx.Err() != nil {
+			return Description{}, fmt.Errorf("mirror %s: reading partition states: %w", a.cfg.Mirror, ctx.Err())
+		}
+		d.Notes = append(d.Notes, "the state store does not answer, so states are as they were reported: "+err.Error())
+	}
+	d.fill(&c.known, &c.reports, c.settings, topics, stored)
+	return d, nil
+}
+
+// fill puts together what is known. It asks nobody, and its only time is Taken.
+func (d *Description) fill(s *ControlState, reports *Reports, settings Settings, topics map[string]Topic, stored map[statemachine.Key]statemachine.Entry) {
+	d.Settings = make(Settings, len(settings))
+	for name := range settings {
+		d.Settings[name] = settings.shown(name)
+	}
+	heard := map[string]NodeReport{}
+	for _, n := range reports.Nodes {
+		if n.Mirror != d.Mirror {
+			continue
+		}
+		heard[n.Owner] = n
+		silent := d.Taken.Sub(n.Seen) > silentAfter
+		d.Alive = d.Alive || !silent
+		d.Nodes = append(d.Nodes, DescribedNode{n, silent})
+	}
+	for _, w := range s.Topics {
+		mirror, want, err := w.Wish()
+		if err != nil || mirror != d.Mirror {
+			continue
+		}
+		t := DescribedTopic{Topic: w.Topic, MirrorName: w.MirrorName, want: want}
+		if o, ok := s.Origin(d.Mirror, w.Topic); ok {
+			t.Origin = &o
+		}
+		if known, ok := topics[w.Topic]; ok {
+			t.Partitions = d.partitions(known, reports, heard, stored)
+		}
+		d.Topics = append(d.Topics, t)
+	}
+	d.verdict(settings)
+}
+
+// partitions are those of one topic that a report, the state store or the destination knows of.
+func (d *Description) partitions(topic Topic, reports *Reports, heard map[string]NodeReport, stored map[statemachine.Key]statemachine.Entry) []DescribedPartition {
+	count := topic.Partitions
+	for k := range stored {
+		if k.TopicID == topic.ID {
+			count = max(count, k.Partition+1)
+		}
+	}
+	all := make([]DescribedPartition, count)
+	for p := range all {
+		x := &all[p]
+		x.Partition, x.State = int32(p), statemachine.Unknown.String()
+		i := slices.IndexFunc(reports.Partitions, func(r PartitionReport) bool {
+			return r.Mirror == d.Mirror && r.Topic == topic.Name && r.TopicID == topic.ID && r.Partition == x.Partition
+		})
+		if i >= 0 {
+			r := &reports.Partitions[i]
+			x.State, x.Reason, x.RetryAttempt = r.State.String(), r.Reason, r.RetryAttempt
+			x.DestinationEnd, x.Reported, x.Owner, x.LostFrom, x.LostTo = KnownNumber(r.DestinationEnd), r.At, r.Owner, r.LostFrom, r.LostTo
+			if !r.SourceSeen.IsZero() {
+				x.SourceEnd, x.SourceSeen = KnownNumber(r.SourceEnd), r.SourceSeen
+			}
+		}
+		if e, ok := stored[statemachine.Key{Mirror: d.Mirror, TopicID: topic.ID, Partition: x.Partition}]; ok {
+			if state := e.State.State.String(); state != x.State || e.State.ErrorMessage != "" {
+				x.State, x.Reason = state, e.State.ErrorMessage
+			}
+			x.RetryAttempt = e.State.RetryAttempt
+			if e.LME != nil {
+				x.LME, x.LMO = KnownNumber(int64(e.LME.Epoch)), KnownNumber(e.LME.Offset)
+			}
+		}
+		source, known := x.SourceEnd.Value()
+		copied, there := x.DestinationEnd.Value()
+		if known && there && x.State != statemachine.Stopped.String() {
+			// A process that is heard of reports what changes; what it has not told again is as it was.
+			node, ok := heard[x.Owner]
+			now := ok && d.Taken.Sub(node.Seen) <= silentAfter && node.SourceError == "" && x.State == statemachine.Mirroring.String()
+			x.Lag = Lag{Offsets: KnownNumber(max(0, source-copied)), AtLeast: !now}
+		}
+	}
+	return all
+}
+
+// verdict is the head line.
+func (d *Description) verdict(settings Settings) {
+	var torn []string
+	sets, err := settings.TopicSets()
+	if err != nil {
+		d.Notes = append(d.Notes, "its topic sets cannot be read: "+err.Error())
+	}
+	for _, name := range slices.Sorted(maps.Keys(sets)) {
+		if s := d.torn(" of set "+name, sets[name].Includes); s != "" {
+			torn = append(torn, s)
+		}
+	}
+	if len(sets) == 0 {
+		if s := d.torn("", func(string) bool { return true }); s != "" {
+			torn = append(torn, s)
+		}
+	}
+	d.Partial = len(torn) > 0
+	var stopped, paused, failed, partitions, unfinished int
+	for _, t := range d.Topics {
+		switch t.want {
+		case statemachine.WantStopped:
+			stopped++
+		case statemachine.WantPaused:
+			paused++
+		}
+		for _, p := range t.Partitions {
+			partitions++
+			if p.State == statemachine.Failed.String() {
+				failed++
+			}
+			if t.want == statemachine.WantStopped && p.State != statemachine.Stopped.String() {
+				unfinished++
+			}
+		}
+		if len(t.Partitions) == 0 && t.want != statemachine.WantStopped {
+			d.Notes = append(d.Notes, t.Topic+": not taken up by any process yet")
+		}
+	}
+	head := torn
+	all := plural(len(d.Topics), "topic", "topics")
+	switch {
+	case len(torn) > 0:
+	case len(d.Topics) == 0:
+		head = append(head, "NO TOPICS")
+	case stopped == len(d.Topics):
+		head = append(head, "FAILED OVER: "+all)
+	default:
+		s := "MIRRORING: " + plural(len(d.Topics)-stopped-paused, "topic", "topics")
+		if paused > 0 {
+			s += fmt.Sprintf(", %d PAUSED", paused)
+		}
+		if stopped > 0 {
+			s += fmt.Sprintf(", %d STOPPED", stopped)
+		}
+		head = append(head, s)
+	}
+	if unfinished > 0 {
+		head = append(head, fmt.Sprintf("%s still to be opened", plural(unfinished, "partition", "partitions")))
+	}
+	if failed > 0 {
+		head = append(head, fmt.Sprintf("%d of %s FAILED", failed, plural(partitions, "partition", "partitions")))
+	}
+	switch {
+	case len(d.Nodes) == 0:
+		head = append(head, "no process has reported yet")
+	case !d.Alive:
+		var last time.Time
+		for _, n := range d.Nodes {
+			if n.Seen.After(last) {
+				last = n.Seen
+			}
+		}
+		head = append(head, "NO PROCESS was heard of for "+span(d.Taken.Sub(last)))
+	}
+	d.Head = strings.Join(head, "; ")
+}
+
+// torn says which of some topics are stopped and which are not; "" if they are all the one or all the other.
+func (d *Description) torn(of string, in func(topic string) bool) string {
+	by := map[statemachine.Desired][]string{}
+	n := 0
+	for _, t := range d.Topics {
+		if in(t.Topic) {
+			by[t.want] = append(by[t.want], t.Topic)
+			n++
+		}
+	}
+	stopped := len(by[statemachine.WantStopped])
+	if stopped == 0 || stopped == n {
+		return ""
+	}
+	var lists []string
+	for _, want := range []statemachine.Desired{statemachine.WantStopped, statemachine.WantMirroring, statemachine.WantPaused} {
+		if names := by[want]; len(names) > 0 {
+			const most = 3
+			list := strings.Join(names[:min(len(names), most)], ", ")
+			if len(names) > most {
+				list += " …"
+			}
+			lists = append(lists, fmt.Sprintf("%s %s", want, list))
+		}
+	}
+	return fmt.Sprintf("PARTIALLY FAILED OVER: %d of %s%s (%s)", stopped, plural(n, "topic", "topics"), of, strings.Join(lists, "; "))
+}
+
+// span is an age without "ago".
+func span(d time.Duration) string { return strings.TrimSuffix(age(d), " ago") }
+
+// String is the description for a person: the verdict first, then who runs the mirror, its partitions and its settings.
+func (d Description) String() string {
+	var t planText
+	t.line("%s", d.Head)
+	t.line("mirror %s  %s", d.Mirror, stamp(d.Taken))
+	t.line("%s", d.Clusters)
+	if len(d.Nodes) > 0 {
+		var rows [][]string
+		for _, n := range d.Nodes {
+			word := "seen " + age(d.Taken.Sub(n.Seen))
+			if n.Silent {
+				word = fmt.Sprintf("no word for %s: it is not running or cannot write", span(d.Taken.Sub(n.Seen)))
+			}
+			source := cmp.Or(n.SourceError, "answers")
+			if n.Silent && n.SourceError == "" {
+				source = "unknown"
+			}
+			rows = append(rows, []string{n.Owner, n.Host, fmt.Sprint(n.PID), stamp(n.Opened), word, source})
+		}
+		t.line("")
+		t.table([]string{"NODE", "HOST", "PID", "SINCE", "HEARD OF", "SOURCE"}, rows)
+	}
+	var rows, notes [][]string
+	for _, topic := range d.Topics {
+		for _, p := range topic.Partitions {
+			name := fmt.Sprintf("%s-%d", topic.Topic, p.Partition)
+			lag := p.Lag.String()
+			if p.State == statemachine.Stopped.String() {
+				lag = "-"
+			}
+			rows = append(rows, []string{name, p.State, d.seen(p.SourceEnd, p.SourceSeen), d.seen(p.DestinationEnd, p.Reported), lag, dash(p.LME), dash(p.LMO)})
+			if p.Reason != "" {
+				notes = append(notes, []string{name, p.Reason})
+			}
+			switch {
+			case p.RetryAttempt == statemachine.NonRetryable:
+				notes = append(notes, []string{name, "it is not tried again by itself: mend what it says, then Recover"})
+			case p.RetryAttempt > 0:
+				notes = append(notes, []string{name, fmt.Sprintf("attempt %d has failed, it is tried again", p.RetryAttempt)})
+			}
+			if p.LostTo > p.LostFrom {
+				notes = append(notes, []string{name, fmt.Sprintf("[%d,%d) was gone at the source before it could be copied", p.LostFrom, p.LostTo)})
+			}
+		}
+		if o := topic.Origin; o != nil && len(o.Upstream) > 0 {
+			notes = append(notes, []string{topic.Topic, fmt.Sprintf("the source %s has it from %s", o.SourceClusterID, strings.Join(o.Upstream, ", which has it from "))})
+		}
+	}
+	if len(rows) > 0 {
+		t.line("")
+		t.table([]string{"PARTITION", "STATE", "SOURCE END", "DESTINATION END", "LAG", "LME", "LMO"}, rows)
+	}
+	if len(d.Settings) > 0 {
+		t.line("")
+		for _, name := range settingNames(d.Settings) {
+			t.line("%s=%s", name, d.Settings[name])
+		}
+	}
+	for _, n := range d.Nodes {
+		for _, trouble := range n.Trouble {
+			notes = append(notes, []string{"node " + n.Owner, trouble})
+		}
+	}
+	if len(notes)+len(d.Notes) > 0 {
+		t.line("")
+	}
+	for _, n := range notes {
+		t.line("%s: %s", n[0], n[1])
+	}
+	for _, n := range d.Notes {
+		t.line("%s", n)
+	}
+	return t.String()
+}
+
+func (d *Description) seen(n Number, at time.Time) string {
+	if _, known := n.Value(); !known || at.IsZero() {
+		return "unknown"
+	}
+	return fmt.Sprintf("%s, seen %s", n, age(d.Taken.Sub(at)))
+}
+
+func dash(n Number) string {
+	if _, known := n.Value(); !known {
+		return "-"
+	}
+	return n.String()
+}
