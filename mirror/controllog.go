@@ -46,11 +46,12 @@ func (c *logControl) Read(ctx context.Context) (s ControlState, err error) {
 	return s, err
 }
 
-// look reads the desired state; a log that has not moved, or moved only elsewhere, is not decoded again.
+// look reads the desired state; a log that has not moved, or moved only elsewhere, is not decoded again. One at a time: two that see the same state first, on both sides of
+// a report, would give it two versions.
 func (c *logControl) look(v keyedlog.View) (*controlView, error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	last := c.last
-	c.mu.Unlock()
 	if last != nil && last.at == v.Version() {
 		return last, nil
 	}
@@ -83,8 +84,6 @@ func (c *logControl) look(v keyedlog.View) (*controlView, error) {
 			return encodeControl(&s)
 		})
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.last == nil || c.last.at < next.at {
 		c.last = next
 	}
