@@ -110,6 +110,36 @@ func (d *desk) forget() {
 	d.failure, d.failedAt, d.failures, d.notUntil = nil, lookCluster, 0, time.Time{}
 }
 
+// expect pins the source that was recorded for this mirror, unless it has said itself who it is.
+func (d *desk) expect(cluster string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cluster == "" {
+		d.cluster = cluster
+	}
+}
+
+// list names the source's topics, nil if it cannot be asked now.
+func (d *desk) list(ctx context.Context) []string {
+	if d.pausing() != nil {
+		return nil
+	}
+	if _, _, _, err := d.clusters(ctx); err != nil {
+		return nil
+	}
+	topics, err := d.m.cfg.Source.Topics(ctx)
+	if d.failed(lookTopics, err) != nil {
+		return nil
+	}
+	var names []string
+	for _, t := range topics {
+		if !t.Internal && t.Err == nil {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // learned is the source's cluster id, "" if it has not said it, and where topics come from.
 func (d *desk) learned() (cluster string, origins []TopicOrigin) {
 	d.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/partition"
@@ -16,19 +17,30 @@ import (
 type following struct {
 	m *Mirror
 
-	// Only touched by the reconcile loop.
-	settings Settings
-	buried   DeletedMirror // whose state records were taken out
+	buried DeletedMirror // whose state records were taken out; of the reconcile loop
+
+	mu    sync.Mutex
+	state ControlState // as it was followed last
 }
 
 // follow takes in one version of the desired state. It may write to it.
 func (f *following) follow(ctx context.Context, s *ControlState) error {
 	name := f.m.cfg.Name
+	f.mu.Lock()
+	f.state = s.Clone()
+	f.mu.Unlock()
 	entry, exists := s.Mirror(name)
 	if deleted, gone := s.DeletedMirror(name); gone {
 		return f.bury(ctx, deleted)
 	}
-	f.settings = entry.Settings
+	f.m.desk.expect(entry.SourceClusterID)
+	if r := f.m.reopening; r != nil && exists && r.use(entry.Settings) {
+		f.m.desk.forget()
+		f.m.link.reconnect()
+	}
+	if !exists && f.m.reopening != nil {
+		return nil // its connection has to be created with it
+	}
 	source, origins := f.m.desk.learned()
 	if exists && (source == "" || entry.SourceClusterID != "") && !slices.ContainsFunc(origins, func(o TopicOrigin) bool { return f.news(s, o) }) {
 		return nil
@@ -38,6 +50,9 @@ func (f *following) follow(ctx context.Context, s *ControlState) error {
 			return nil
 		}
 		entry, exists := s.Mirror(name)
+		if !exists && f.m.reopening != nil {
+			return nil
+		}
 		if !exists {
 			// Whoever runs a mirror that is described in Go has created it by that.
 			entry = MirrorEntry{Name: name, Created: f.m.opened}
@@ -70,6 +85,86 @@ func (f *following) news(s *ControlState, o TopicOrigin) bool {
 	}
 	had, ok := s.Origin(o.Mirror, o.Topic)
 	return !ok || had.SourceClusterID != o.SourceClusterID || !slices.Equal(had.Upstream, o.Upstream)
+}
+
+// discover follows the patterns of the mirror's settings: topics of the source that match are mirrored unless some mirror has them, in whatever state; topics of this mirror that
+// are excluded now are stopped, also without a source (spec §6, Discovery; §1.5).
+func (f *following) discover(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, f.m.cfg.CallBound)
+	defer stop()
+	f.mu.Lock()
+	state := f.state // nobody changes what it holds
+	f.mu.Unlock()
+	entry, exists := state.Mirror(f.m.cfg.Name)
+	if !exists {
+		return
+	}
+	filter, err := entry.Settings.TopicFilter()
+	if err != nil {
+		f.m.controlTrouble(fmt.Errorf("the patterns of mirror %s: %w", entry.Name, err))
+		return
+	}
+	var names []string
+	if !filter.FindsNothing() {
+		names = f.m.desk.list(ctx)
+	}
+	state = state.Clone()
+	if len(f.wishes(&state, names)) == 0 {
+		return
+	}
+	var found []WishRecorded
+	err = f.m.cfg.Control.Update(ctx, func(s *ControlState) error {
+		found = f.wishes(s, names)
+		if len(found) > 0 {
+			s.Note = f.note(found)
+		}
+		return nil
+	})
+	if err != nil {
+		f.m.controlTrouble(fmt.Errorf("recording what the patterns of mirror %s say: %w", entry.Name, err))
+		return
+	}
+	for _, e := range found {
+		f.m.emit(e)
+	}
+}
+
+// wishes changes what is wanted as the patterns say, and returns what it changed.
+func (f *following) wishes(s *ControlState, names []string) (found []WishRecorded) {
+	entry, exists := s.Mirror(f.m.cfg.Name)
+	if !exists {
+		return nil
+	}
+	filter, err := entry.Settings.TopicFilter()
+	if err != nil {
+		return nil
+	}
+	record := func(topic string, want statemachine.Desired, reason string) {
+		found = append(found, WishRecorded{f.m.meta(TopicPartition{Topic: topic, Partition: Unknown}), want, reason})
+	}
+	for _, w := range slices.Clone(s.Topics) {
+		if mirror, want, err := w.Wish(); err == nil && mirror == entry.Name && want != statemachine.WantStopped && filter.Excludes(w.Topic) {
+			w.MirrorName = statemachine.MirrorNameValue(mirror, statemachine.WantStopped)
+			s.Set(w)
+			record(w.Topic, statemachine.WantStopped, "it matches mirror.topics.exclude")
+		}
+	}
+	for _, topic := range names {
+		if _, known := s.Topic(topic); !known && filter.Matches(topic) && checkTopicName(topic) == nil {
+			s.Set(TopicWish{Topic: topic, MirrorName: statemachine.MirrorNameValue(entry.Name, statemachine.WantMirroring)})
+			record(topic, statemachine.WantMirroring, "the source has it, and it matches mirror.topics.include")
+		}
+	}
+	return found
+}
+
+func (f *following) note(found []WishRecorded) *HistoryEntry {
+	n := &HistoryEntry{Time: time.Now(), Verb: "follow patterns", Mirror: f.m.cfg.Name, Who: Operator{}.complete()}
+	for _, e := range found {
+		n.Topics = append(n.Topics, e.Topic)
+	}
+	slices.Sort(n.Topics)
+	return n
 }
 
 // bury writes the tombstones of a deleted mirror's state records, and of its last mirror epochs where that was asked for (spec §1.4, decision 8). What another owner has is left to it.

@@ -31,6 +31,7 @@ type Mirror struct {
 	persister persister
 	raiser    raiser
 	lease     lease
+	reopening *reopening // the Source, where the mirror opens it itself; else nil
 	following following
 	desk      desk
 	link      *link
@@ -43,11 +44,12 @@ type Mirror struct {
 	fenced   error
 	followed int64 // version of the desired state that was handed to the partitions last
 
+	controlErr error // trouble with the desired state that was told of last
+
 	changeMu sync.Mutex
 	change   chan struct{} // closed at the next change of any partition's state
 
-	eventMu    sync.Mutex
-	controlErr error // of the reconcile loop
+	eventMu sync.Mutex
 }
 
 // topicRun is one topic of the mirror in this process.
@@ -77,6 +79,10 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.admin = newAdmin(&m.cfg)
 	m.persister = persister{m: m, q: newGathering[persistItem]()}
 	m.raiser = raiser{m: m, q: newGathering[raiseItem]()}
+	if cfg.OpenSource != nil {
+		m.reopening = newReopening(cfg.Name, cfg.OpenSource)
+		m.cfg.Source = m.reopening
+	}
 	m.following = following{m: m}
 	m.lease = lease{m: m, asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
@@ -165,6 +171,9 @@ func (m *Mirror) Close() error {
 	case <-done:
 	case <-bound.C:
 		err = fmt.Errorf("mirror %s: closed, but a call into a log, store or source did not return within %s of its context's end", m.cfg.Name, m.cfg.CallBound)
+	}
+	if m.reopening != nil {
+		err = errors.Join(err, m.reopening.Close())
 	}
 	return errors.Join(err, m.session.Close())
 }
@@ -279,12 +288,15 @@ func (m *Mirror) reconcile() error {
 	return followErr
 }
 
-// controlTrouble tells of trouble with the desired state once, and of its end. Of the reconcile loop.
+// controlTrouble tells of trouble with the desired state once, and of its end.
 func (m *Mirror) controlTrouble(err error) {
-	if same := (err == nil) == (m.controlErr == nil) && (err == nil || err.Error() == m.controlErr.Error()); !same {
+	m.mu.Lock()
+	same := (err == nil) == (m.controlErr == nil) && (err == nil || err.Error() == m.controlErr.Error())
+	m.controlErr = err
+	m.mu.Unlock()
+	if !same {
 		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Partition: Unknown}), Err: err})
 	}
-	m.controlErr = err
 }
 
 // decided says that a topic's partitions have taken in everything that was wanted up to a version of the desired state.
@@ -542,6 +554,7 @@ func (m *Mirror) refreshLoop() {
 			if quiet++; m.link.anyHealthy() {
 				quiet = 0
 			}
+			m.following.discover(m.ctx)
 			if quiet < 2 || quiet%8 == 4 {
 				m.desk.refresh(m.ctx, missed)
 			}

@@ -1,0 +1,208 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/memlog"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// set alters the settings of mirror m at a cluster.
+func set(t *testing.T, s *side, name, value string) {
+	t.Helper()
+	want(t, s, func(state *mirror.ControlState) {
+		e, _ := state.Mirror("m")
+		e.Name = "m"
+		next := mirror.Settings{name: value}
+		for k, v := range e.Settings {
+			if k != name {
+				next[k] = v
+			}
+		}
+		e.Settings = next
+		state.SetMirror(e)
+	})
+}
+
+func wishes(t *testing.T, s *side) (names []string) {
+	t.Helper()
+	for _, w := range wanted(t, s).Topics {
+		names = append(names, w.Topic+"="+w.MirrorName)
+	}
+	return names
+}
+
+func (r *running) untilWishes(s *side, names ...string) {
+	r.t.Helper()
+	slices.Sort(names)
+	r.until(fmt.Sprint("wanted ", names), func(mirror.Status) bool { return slices.Equal(wishes(r.t, s), names) })
+}
+
+func TestSpec6DiscoveryFollowsThePatterns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSide(t, memlog.Config{ClusterID: "A"}), newSide(t, memlog.Config{ClusterID: "B"})
+		for _, name := range []string{"orders.eu", "orders.us", "payments", "__mirror_state", "__consumer_offsets"} {
+			a.local(name, 1)
+		}
+		m := follow(t, "m", a, b)
+		defer m.close()
+		time.Sleep(5 * time.Minute)
+		if got := wishes(t, b); len(got) != 0 {
+			t.Fatalf("without patterns: %v", got)
+		}
+		set(t, b, "mirror.topics.include", `orders\..*`)
+		m.untilWishes(b, "orders.eu=m", "orders.us=m")
+		a.local("orders.apac", 1)
+		a.fill("orders.apac", 0, 2)
+		m.untilWishes(b, "orders.apac=m", "orders.eu=m", "orders.us=m")
+		m.untilInStep()
+
+		// A topic that was stopped is not found again, and neither is one that another mirror has.
+		if _, err := m.Admin().Stop(t.Context(), []string{"orders.eu"}, mirror.StopOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, b, func(s *mirror.ControlState) { s.Set(mirror.TopicWish{Topic: "payments", MirrorName: "other.stopped"}) })
+		set(t, b, "mirror.topics.include", ".*") // F-71: internal topics are never matched
+		time.Sleep(5 * time.Minute)
+		m.untilWishes(b, "orders.apac=m", "orders.eu=m.stopped", "orders.us=m", "payments=other.stopped")
+
+		// What is excluded later is stopped, and it needs no source.
+		a.SetUnreachable(true)
+		set(t, b, "mirror.topics.exclude", `__.*,orders\.us`)
+		m.untilWishes(b, "orders.apac=m", "orders.eu=m.stopped", "orders.us=m.stopped", "payments=other.stopped")
+		h, err := b.Control().History(t.Context())
+		if err != nil || len(h) < 3 {
+			t.Fatalf("history %v, %v", h, err)
+		}
+		if last := h[len(h)-1]; last.Mirror != "m" || !slices.Equal(last.Topics, []string{"orders.us"}) || last.Who.Host == "" {
+			t.Errorf("last entry %+v", last)
+		}
+	})
+}
+
+// opened is one connection to a cluster in memory: Close ends it and leaves the cluster alone.
+type opened struct {
+	mirror.Source
+	mirror.LastMirrorEpochReader
+	closed chan struct{}
+}
+
+var errConnectionClosed = errors.New("connection closed")
+
+func (o opened) Close() error {
+	close(o.closed)
+	return nil
+}
+
+func (o opened) OpenFetcher(ctx context.Context, broker int32, options mirror.FetchOptions) (mirror.Fetcher, error) {
+	f, err := o.Source.OpenFetcher(ctx, broker, options)
+	return openedFetcher{f, o.closed}, err
+}
+
+type openedFetcher struct {
+	mirror.Fetcher
+	closed chan struct{}
+}
+
+func (f openedFetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) {
+	select {
+	case <-f.closed:
+		return nil, errConnectionClosed
+	default:
+		return f.Fetcher.Fetch(ctx)
+	}
+}
+
+// opener opens clusters by their bootstrap.servers.
+func opener(opens *int, clusters map[string]*side) func(*mirror.Config) {
+	return func(c *mirror.Config) {
+		c.Source = nil
+		c.OpenSource = func(_ context.Context, s mirror.Settings) (mirror.Source, error) {
+			*opens++
+			if c := clusters[s["bootstrap.servers"]]; c != nil {
+				return opened{c.Cluster, c.Cluster, make(chan struct{})}, nil
+			}
+			return nil, fmt.Errorf("no such address: %q", s["bootstrap.servers"])
+		}
+	}
+}
+
+func TestSpec1_5ConnectionSettingsReconnectAndOthersDoNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := three(t)
+		opens := 0
+		m := follow(t, "m", a, b, opener(&opens, map[string]*side{"one": a, "two": a}))
+		defer m.close()
+		want(t, b, func(s *mirror.ControlState) { s.Set(mirror.TopicWish{Topic: "t", MirrorName: "m"}) })
+		time.Sleep(time.Minute)
+		if s := m.Status(); len(s.Topics) != 1 || s.Topics[0].Err == nil {
+			t.Errorf("without settings: %s", show(s))
+		} else {
+			expectWords(t, s.Topics[0].Err.Error(), "create the mirror")
+		}
+		if s := wanted(t, b); len(s.Mirrors) != 0 {
+			t.Errorf("nobody has created it: %+v", s.Mirrors)
+		}
+		set(t, b, "bootstrap.servers", "one")
+		m.untilInStep()
+		if opens != 1 {
+			t.Errorf("%d opened", opens)
+		}
+		set(t, b, "mirror.topics.include", "nothing")
+		set(t, b, "mirror.groups.exclude", "x")
+		time.Sleep(5 * time.Minute)
+		if opens != 1 {
+			t.Errorf("%d opened: a filter reconnects", opens)
+		}
+		set(t, b, "bootstrap.servers", "nowhere")
+		m.until("the reason is shown", func(s mirror.Status) bool { return one(s, "t", 0).Reason != "" || m.Snapshot().SourceError != "" })
+		set(t, b, "bootstrap.servers", "two")
+		a.fill("t", 0, 4)
+		m.until("copied over the new connection", func(mirror.Status) bool { return b.log("t", 0).End() == 7 })
+	})
+}
+
+func TestF33TheAddressIsAlteredToAnotherCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, c := three(t)
+		c.local("t", 1)
+		c.fill("t", 0, 30)
+		opens := 0
+		m := follow(t, "m", a, b, opener(&opens, map[string]*side{"one": a, "other": c}))
+		set(t, b, "bootstrap.servers", "one")
+		want(t, b, func(s *mirror.ControlState) { s.Set(mirror.TopicWish{Topic: "t", MirrorName: "m"}) })
+		m.untilInStep()
+		kept := b.raw("t", 0)
+		set(t, b, "bootstrap.servers", "other")
+		p := m.untilFailed("t", 0, "source cluster id A != C")
+		if p.RetryAttempt != statemachine.NonRetryable {
+			t.Errorf("retried: %d", p.RetryAttempt)
+		}
+		// Nor after a restart, nor for a topic that was never copied.
+		m.close()
+		m = follow(t, "m", a, b, opener(&opens, map[string]*side{"one": a, "other": c}))
+		defer m.close()
+		c.local("u", 1)
+		want(t, b, func(s *mirror.ControlState) { s.Set(mirror.TopicWish{Topic: "u", MirrorName: "m"}) })
+		time.Sleep(10 * time.Minute)
+		if got := b.raw("t", 0); string(got) != string(kept) {
+			t.Error("something was copied from C")
+		}
+		for _, topic := range m.Status().Topics {
+			if topic.Topic == "u" {
+				if topic.Err == nil {
+					t.Error("u is taken from C")
+				} else {
+					expectWords(t, topic.Err.Error(), "source cluster id A != C")
+				}
+			}
+		}
+	})
+}
