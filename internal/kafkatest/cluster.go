@@ -120,6 +120,12 @@ func try(o Options, java, libs string) (c *cluster, err error) {
 			}
 		}
 		n.ports.Advertised = n.ports.Client
+		n.ports.further = map[string]int{}
+		for name := range o.Listeners {
+			if n.ports.further[name], err = freePort(); err != nil {
+				return c, err
+			}
+		}
 		if o.Proxied {
 			p, err := proxy.Listen(address(n.ports.Client))
 			if err != nil {
@@ -238,13 +244,20 @@ func (c *cluster) properties(n *node) ([]byte, error) {
 	for _, v := range c.nodes[:c.o.Controllers] {
 		voters = append(voters, fmt.Sprintf("%d@%s", v.id, address(v.ports.Controller)))
 	}
+	advertised := fmt.Sprintf("CLIENT://%s,INTERNAL://%s", address(n.ports.Advertised), address(n.ports.Internal))
+	protocols := fmt.Sprintf("CLIENT:%s,INTERNAL:%s,CONTROLLER:PLAINTEXT", c.o.Client.protocol(), c.o.Internal.protocol())
+	for _, name := range slices.Sorted(maps.Keys(c.o.Listeners)) {
+		at := fmt.Sprintf(",%s://%s", name, address(n.ports.further[name]))
+		listeners, advertised = listeners+at, advertised+at
+		protocols += fmt.Sprintf(",%s:%s", name, c.o.Listeners[name].protocol())
+	}
 	p := map[string]string{
 		"process.roles":                                    roles,
 		"node.id":                                          fmt.Sprint(n.id),
 		"controller.quorum.voters":                         strings.Join(voters, ","),
 		"listeners":                                        listeners,
-		"advertised.listeners":                             fmt.Sprintf("CLIENT://%s,INTERNAL://%s", address(n.ports.Advertised), address(n.ports.Internal)),
-		"listener.security.protocol.map":                   fmt.Sprintf("CLIENT:%s,INTERNAL:%s,CONTROLLER:PLAINTEXT", c.o.Client.protocol(), c.o.Internal.protocol()),
+		"advertised.listeners":                             advertised,
+		"listener.security.protocol.map":                   protocols,
 		"inter.broker.listener.name":                       "INTERNAL",
 		"controller.listener.names":                        "CONTROLLER",
 		"log.dirs":                                         n.dataDir(),
@@ -268,7 +281,11 @@ func (c *cluster) properties(n *node) ([]byte, error) {
 		p["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 		p["super.users"] = strings.Join(append([]string{"User:ANONYMOUS", "User:admin"}, c.o.SuperUsers...), ";")
 	}
-	for name, s := range map[string]Security{"client": c.o.Client, "internal": c.o.Internal} {
+	all := map[string]Security{"client": c.o.Client, "internal": c.o.Internal}
+	for name, s := range c.o.Listeners {
+		all[strings.ToLower(name)] = s
+	}
+	for name, s := range all {
 		if err := c.listenerProperties(p, n, name, s); err != nil {
 			return nil, err
 		}
@@ -318,6 +335,19 @@ func (c *cluster) Bootstrap() []string {
 	var a []string
 	for _, n := range c.nodes {
 		a = append(a, address(n.ports.Advertised))
+	}
+	return a
+}
+
+// Listener is where clients connect to one of Options.Listeners: its address on every node.
+func (c *Cluster) Listener(name string) []string {
+	c.t.Helper()
+	if _, ok := c.o.Listeners[name]; !ok {
+		c.t.Fatalf("kafkatest: this cluster was started without a listener %s", name)
+	}
+	var a []string
+	for _, n := range c.nodes {
+		a = append(a, address(n.ports.further[name]))
 	}
 	return a
 }

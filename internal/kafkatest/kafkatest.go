@@ -114,6 +114,8 @@ type Options struct {
 
 	Client   Security // of the CLIENT listener: the one that Bootstrap names
 	Internal Security // of the INTERNAL listener: between the brokers
+	// Listeners are further listeners for clients, by name in capital letters. See Cluster.Listener.
+	Listeners map[string]Security
 	// Authorizer turns on the StandardAuthorizer. Super users are User:ANONYMOUS (this package's own way in, by a plaintext INTERNAL listener), User:admin, and SuperUsers.
 	Authorizer bool
 	SuperUsers []string // such as "User:CN=broker"

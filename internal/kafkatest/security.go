@@ -33,9 +33,12 @@ type Security struct {
 	// ClientCertificates asks every client for a certificate of that authority (needs TLS). Without SASL its subject is the principal.
 	ClientCertificates bool
 
-	// SASL is empty, "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512". The CLIENT listener alone may have SCRAM: its users are stored in the cluster itself.
+	// SASL is empty, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", or "OAUTHBEARER" with tokens that nobody signed. Listeners of clients alone may have SCRAM: its users are
+	// stored in the cluster itself.
 	SASL  string
 	Users map[string]string // name to password. "admin" is added with AdminPassword
+	// SessionLifetime is how long a client may go on before it has to authenticate again (KIP-368); 0: for ever.
+	SessionLifetime time.Duration
 }
 
 // AdminPassword belongs to the user "admin", which every SASL listener knows.
@@ -114,37 +117,78 @@ func (c *cluster) listenerProperties(p map[string]string, n *node, name string, 
 		}
 		p[prefix+"sasl.enabled.mechanisms"] = s.SASL
 		p[prefix+strings.ToLower(s.SASL)+".sasl.jaas.config"] = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+	case "OAUTHBEARER":
+		if name == "internal" {
+			return fmt.Errorf("kafkatest: OAUTHBEARER on the INTERNAL listener is not supported; use PLAIN")
+		}
+		p[prefix+"sasl.enabled.mechanisms"] = "OAUTHBEARER"
+		p[prefix+"oauthbearer.sasl.jaas.config"] = `org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";`
 	default:
 		return fmt.Errorf("kafkatest: SASL mechanism %q is unknown", s.SASL)
+	}
+	if s.SessionLifetime > 0 {
+		p[prefix+strings.ToLower(s.SASL)+".connections.max.reauth.ms"] = fmt.Sprint(s.SessionLifetime.Milliseconds())
 	}
 	return nil
 }
 
+// scramListeners are the listeners that have SCRAM, with what the ports are called.
+func (c *cluster) scramListeners() map[string]Security {
+	m := map[string]Security{}
+	for name, s := range c.o.Listeners {
+		m[name] = s
+	}
+	m["CLIENT"] = c.o.Client
+	maps.DeleteFunc(m, func(_ string, s Security) bool { return !strings.HasPrefix(s.SASL, "SCRAM-") })
+	return m
+}
+
 // createUsers stores the SCRAM users and waits until every broker knows them.
 func (c *cluster) createUsers(ctx context.Context) error {
-	if !strings.HasPrefix(c.o.Client.SASL, "SCRAM-") {
-		return nil
+	listeners := c.scramListeners()
+	for _, name := range slices.Sorted(maps.Keys(listeners)) {
+		s := listeners[name]
+		users := s.users()
+		for _, u := range slices.Sorted(maps.Keys(users)) {
+			if err := c.setPassword(ctx, s.SASL, u, users[u]); err != nil {
+				return err
+			}
+		}
 	}
-	mechanism := kadm.ScramSha256
-	if c.o.Client.SASL == "SCRAM-SHA-512" {
-		mechanism = kadm.ScramSha512
+	for _, name := range slices.Sorted(maps.Keys(listeners)) {
+		// The last one that was stored: brokers read the metadata log in its order.
+		users := listeners[name].users()
+		last := slices.Max(slices.Collect(maps.Keys(users)))
+		if err := c.awaitLogin(ctx, name, listeners[name], Credentials{User: last, Password: users[last]}); err != nil {
+			return err
+		}
 	}
-	var up []kadm.UpsertSCRAM
-	users := c.o.Client.users()
-	for _, u := range slices.Sorted(maps.Keys(users)) {
-		up = append(up, kadm.UpsertSCRAM{User: u, Mechanism: mechanism, Iterations: 4096, Password: users[u]})
+	return nil
+}
+
+func (c *cluster) setPassword(ctx context.Context, mechanism, user, password string) error {
+	m := kadm.ScramSha256
+	if mechanism == "SCRAM-SHA-512" {
+		m = kadm.ScramSha512
 	}
-	r, err := c.Admin().AlterUserSCRAMs(ctx, nil, up)
+	r, err := c.Admin().AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{{User: user, Mechanism: m, Iterations: 4096, Password: password}})
 	if err == nil {
 		err = r.Error()
 	}
 	if err != nil {
-		return fmt.Errorf("kafkatest: create SCRAM users: %w", err)
+		return fmt.Errorf("kafkatest: set the password of SCRAM user %s: %w", user, err)
 	}
-	// A broker learns of the users from the metadata log; logging in is the one question that each broker answers for itself.
+	return nil
+}
+
+// awaitLogin waits until every broker lets somebody in. A broker learns of SCRAM users from the metadata log; logging in is the one question that each broker answers for itself.
+func (c *cluster) awaitLogin(ctx context.Context, name string, s Security, who Credentials) error {
 	for _, n := range c.nodes {
-		opts := append(c.clientOptions(Credentials{}), kgo.SeedBrokers(address(n.ports.Client)), kgo.RequestRetries(0))
-		cl, err := kgo.NewClient(opts...)
+		port := n.ports.Client
+		if name != "CLIENT" {
+			port = n.ports.further[name]
+		}
+		cl, err := kgo.NewClient(append(c.options(s, who), kgo.SeedBrokers(address(port)), kgo.RequestRetries(0))...)
 		if err != nil {
 			return err
 		}
@@ -158,6 +202,25 @@ func (c *cluster) createUsers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// SetPassword changes a SCRAM user's password, for one mechanism ("SCRAM-SHA-256", "SCRAM-SHA-512"), and waits until every broker knows it. Sessions that are open stay so until
+// they have to authenticate again.
+func (c *Cluster) SetPassword(mechanism, user, password string) {
+	c.t.Helper()
+	ctx, cancel := c.limit()
+	defer cancel()
+	if err := c.setPassword(ctx, mechanism, user, password); err != nil {
+		c.t.Fatalf("%v", err)
+	}
+	for name, s := range c.scramListeners() {
+		if s.SASL != mechanism {
+			continue
+		}
+		if err := c.awaitLogin(ctx, name, s, Credentials{User: user, Password: password}); err != nil {
+			c.t.Fatalf("%v", err)
+		}
+	}
 }
 
 // ClientOptions are the options with which a client of the CLIENT listener shows who it is. Without seeds: see Bootstrap.
