@@ -695,8 +695,10 @@ func fetchCode(err error) partition.FetchCode {
 		return partition.FetchRetry
 	}
 	switch s.Code {
-	case SourceDenied, SourceAuthentication:
+	case SourceDenied:
 		return partition.FetchDenied
+	case SourceAuthentication:
+		return partition.FetchRefused
 	case SourceNotLeader:
 		return partition.FetchNotLeader
 	case SourceFencedEpoch:

@@ -122,6 +122,7 @@ const (
 	FetchTopicID                    // UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID: metadata decides
 	FetchDenied                     // authorization
 	FetchUnsupported                // UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_VERSION: F-14
+	FetchRefused                    // authentication, TLS: F-77
 )
 
 // Fetch is one partition of a fetch reply.

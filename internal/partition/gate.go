@@ -290,6 +290,9 @@ func (c *Core) fetchRefused(f *Fetch) {
 	case FetchDenied:
 		c.denied = true
 		c.fail(fmt.Sprintf("the source denies reading: %s; grant the mirror's principal READ on topic %s", words, c.cfg.Topic), false)
+	case FetchRefused: // the words say what to do
+		c.denied = true
+		c.fail("the source does not let the mirror in: "+words, false)
 	case FetchUnsupported:
 		c.fail(fmt.Sprintf("compression not served at this version: %s; the source has to be upgraded, or the topic rewritten with another codec", words), false)
 	default:
