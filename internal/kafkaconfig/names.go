@@ -41,6 +41,11 @@ var known = []string{
 	HostNameCheck, EnabledProtocols,
 }
 
+// identity are the settings that say who is trusted and who a client is. Where one is set and the protocol does not use it, something else was meant.
+var identity = []string{
+	JAAS, TokenEndpoint, TruststoreLocation, TruststoreCertificates, TruststorePassword, KeystoreLocation, KeystoreKey, KeystoreChain, KeystorePassword, KeyPassword,
+}
+
 // javaOnly are Kafka's settings that mean nothing outside Java, or that nothing here does, by name or by a prefix that ends in a dot, with the reason.
 var javaOnly = map[string]string{
 	"sasl.kerberos.":                       "GSSAPI (Kerberos) is not supported; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",

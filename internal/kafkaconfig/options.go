@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -73,9 +72,9 @@ func Parse(settings map[string]string) (Connection, error) {
 		return Connection{}, errors.Join(errs...)
 	}
 	withSASL, withTLS := strings.HasPrefix(protocol, "SASL_"), strings.HasSuffix(protocol, "SSL")
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
+	for _, name := range identity {
 		useless := strings.HasPrefix(name, "ssl.") && !withTLS || strings.HasPrefix(name, "sasl.") && !withSASL
-		if useless && slices.Contains(known, name) && strings.TrimSpace(settings[name]) != "" {
+		if useless && strings.TrimSpace(settings[name]) != "" {
 			errs = append(errs, &Error{Setting: name, Problem: "has no effect with " + SecurityProtocol + " " + protocol, Advice: "set the protocol that is meant, or leave it out"})
 		}
 	}
