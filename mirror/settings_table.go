@@ -139,7 +139,7 @@ var settingTable = []setting{
 	connection(wholeNumber(ConnectionSetting, "long", "socket.connection.setup.timeout.ms", "10000", 1, maxMillis, "Longest wait for a connection, in milliseconds.")),
 	connection(wholeNumber(ConnectionSetting, "long", "socket.connection.setup.timeout.max.ms", "30000", 1, maxMillis, "Longest wait for a connection after failures, in milliseconds.")),
 	connection(wholeNumber(ConnectionSetting, "long", "connections.max.idle.ms", "600000", 1, maxMillis, "A connection that is idle this long is closed, in milliseconds.")),
-	wholeNumber(ConnectionSetting, "int", fetchWaitSetting, "500", 0, math.MaxInt32, "How long a broker may hold a fetch that brings nothing, in milliseconds."),
+	wholeNumber(ConnectionSetting, "int", fetchWaitSetting, "1000", 0, math.MaxInt32, "How long a broker may hold a fetch that brings nothing, in milliseconds."),
 	wholeNumber(ConnectionSetting, "int", fetchMinBytesSetting, "1", 0, math.MaxInt32, "Bytes that a broker waits for before it answers a fetch."),
 	wholeNumber(ConnectionSetting, "int", fetchMaxBytesSetting, "1048576", 1, math.MaxInt32, "Bytes of one partition in a reply."),
 	wholeNumber(ConnectionSetting, "int", fetchResponseMaxSetting, "10485760", 1, math.MaxInt32, "Bytes of a whole reply."),

@@ -314,7 +314,7 @@ func TestNodeOptionsFromSettings(t *testing.T) {
 
 func TestTypedMirrorSettings(t *testing.T) {
 	f, err := Settings(nil).FetchOptions()
-	if want := (FetchOptions{MaxWait: 500 * time.Millisecond, MinBytes: 1, MaxBytes: 10 << 20, PartitionMaxBytes: 1 << 20}); err != nil || f != want {
+	if want := (FetchOptions{MaxWait: time.Second, MinBytes: 1, MaxBytes: 10 << 20, PartitionMaxBytes: 1 << 20}); err != nil || f != want {
 		t.Errorf("%+v, want %+v; %v", f, want, err)
 	}
 	if _, err := (Settings{"fetch.wait.max.ms": "x", "fetch.min.bytes": "-1"}).FetchOptions(); strings.Count(fmt.Sprint(err), "\n") != 1 {
