@@ -58,7 +58,8 @@ type AdminConfig struct {
 // be done is not what Intent.Plan says. Nothing is written then. DryRun does all that the verb does, except that nothing is written.
 type Admin struct {
 	cfg AdminConfig
-	// embedded: the verbs of a Mirror that runs in this process. Its mirror exists because it runs, unless it was deleted.
+	// embedded: the verbs of a Mirror that runs in this process and has its Source from Go. Its mirror exists because it runs, unless it was deleted. One that opens its source
+	// from settings exists once somebody has created it with them.
 	embedded bool
 	borrowed Source // of an embedded one whose Source was given in Go; not closed
 	now      func() time.Time
@@ -84,7 +85,7 @@ func newAdmin(c *Config) *Admin {
 			Mirror: c.Name, Control: c.Control, States: c.Store, Destination: c.Destination, OpenSource: c.OpenSource, SourceClusterID: c.SourceClusterID,
 			Operator: Operator{}.complete(),
 		},
-		embedded: true, borrowed: c.Source, now: time.Now,
+		embedded: c.OpenSource == nil, borrowed: c.Source, now: time.Now,
 	}
 }
 
