@@ -495,6 +495,31 @@ func TestARecreatedTopicHasNoRecords(t *testing.T) {
 	expect("created again unseen", 6)
 }
 
+// A tombstone that compaction has taken away was never seen: what is long since it was read is read anew.
+func TestRecordsAreReadAnewBeforeTombstonesVanish(t *testing.T) {
+	c := records(t)
+	w := writerTo(t, c)
+	id := w.create(1, "orders")[0]
+	w.create(2, stateTopic)
+	key := statemachine.Key{Mirror: "m", TopicID: id}
+	w.lme(key, statemachine.LastMirrorEpoch{Epoch: 1, SourceClusterID: "west"})
+	s := sourceOf(t, c)
+	lastMirrorEpochs(t, s, "west", orders)
+	// As compaction leaves the log: neither the record nor its tombstone.
+	if _, err := kadm.NewClient(w.cl).DeleteRecords(t.Context(), kadm.Offsets{stateTopic: {0: {Topic: stateTopic, At: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		ago   time.Duration
+		found int
+	}{{readAnewAfter - time.Hour, 1}, {readAnewAfter + time.Hour, 0}} {
+		s.mirrors.states.readAt = time.Now().Add(-tt.ago)
+		if got := lastMirrorEpochs(t, s, "west", orders); len(got) != tt.found {
+			t.Errorf("%v after the last reading: %+v", tt.ago, got)
+		}
+	}
+}
+
 func TestANewerRecordIsAnErrorForItsPartition(t *testing.T) {
 	c := records(t)
 	w := writerTo(t, c)

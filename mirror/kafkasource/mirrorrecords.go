@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -46,10 +47,20 @@ type logPosition struct {
 	cluster string
 	id      mirror.TopicID
 	reader  *topicreader.Reader // nil: nothing is read
+	readAt  time.Time           // when the end was reached last
 }
 
-func (p *logPosition) is(cluster string, id mirror.TopicID) bool {
-	return p.reader != nil && p.cluster == cluster && p.id == id
+// newPosition is the start of a topic's log.
+func newPosition(client *kgo.Client, topic, cluster string, id mirror.TopicID) logPosition {
+	return logPosition{cluster: cluster, id: id, reader: topicreader.New(client, topic)}
+}
+
+// readAnewAfter is how long after the last reading everything is read anew: a tombstone that is a day old (delete.retention.ms of these topics) may be gone unseen.
+const readAnewAfter = 12 * time.Hour
+
+// goesOn says whether what was read of that topic still holds. By the wall clock, which goes on while a machine sleeps.
+func (p *logPosition) goesOn(cluster string, id mirror.TopicID) bool {
+	return p.reader != nil && p.cluster == cluster && p.id == id && (p.readAt.IsZero() || time.Since(p.readAt.Round(0)) < readAnewAfter)
 }
 
 // readOn reads what is new. begin drops what was read before and starts at the log's start; it is asked for once more when the log turns out to be another one meanwhile.
@@ -62,7 +73,10 @@ func (p *logPosition) readOn(ctx context.Context, apply func(topicreader.Record)
 	}
 	var denied *topicreader.AccessError
 	var wait *topicreader.WaitError
-	if err != nil && !errors.As(err, &denied) && !errors.As(err, &wait) {
+	switch {
+	case err == nil:
+		p.readAt = time.Now()
+	case !errors.As(err, &denied) && !errors.As(err, &wait):
 		p.reader = nil // the next call begins anew
 	}
 	return err
@@ -91,9 +105,9 @@ type stateRecords struct {
 // read brings the records up to date.
 func (r *stateRecords) read(ctx context.Context, client *kgo.Client, cluster string, id mirror.TopicID) error {
 	begin := func() {
-		*r = stateRecords{logPosition{cluster, id, topicreader.New(client, stateTopic)}, make(map[place]map[string]*mirrored), make(map[string]error)}
+		*r = stateRecords{logPosition: newPosition(client, stateTopic, cluster, id), places: make(map[place]map[string]*mirrored), unreadable: make(map[string]error)}
 	}
-	if !r.is(cluster, id) {
+	if !r.goesOn(cluster, id) {
 		begin()
 	}
 	return r.readOn(ctx, func(k topicreader.Record) { r.apply(k) }, begin)
@@ -199,9 +213,9 @@ type origin struct {
 // read brings the records up to date.
 func (r *originRecords) read(ctx context.Context, client *kgo.Client, cluster string, id mirror.TopicID) error {
 	begin := func() {
-		*r = originRecords{logPosition{cluster, id, topicreader.New(client, originTopic)}, make(map[originKey]origin), make(map[string]error)}
+		*r = originRecords{logPosition: newPosition(client, originTopic, cluster, id), origins: make(map[originKey]origin), unreadable: make(map[string]error)}
 	}
-	if !r.is(cluster, id) {
+	if !r.goesOn(cluster, id) {
 		begin()
 	}
 	return r.readOn(ctx, func(k topicreader.Record) { r.apply(k) }, begin)
