@@ -105,7 +105,9 @@ statemachine/storetest checks it.
 
 	mirror                             Log, Source, Destination; Mirror, Admin, plans, Compare
 	mirror/kafkasource                 a Source over franz-go
+	mirror/properties                  settings from Java properties files
 	mirror/memlog                      a cluster in memory: Destination and Source
+	mirror/kafkastore                  the keyed log on compacted topics
 	mirror/logtest                     conformance and crash kit for a Log
 	statemachine                pure   states, moves, steps, retries; StateStore and its records; MemoryStore
 	statemachine/storetest             conformance kit for a StateStore

@@ -63,7 +63,7 @@ func newTLS(get func(string) string, settings map[string]string) (*tlsSettings, 
 	}
 	t.own = store{
 		location: get(KeystoreLocation), text: settings[KeystoreChain], setting: KeystoreLocation,
-		key: settings[KeystoreKey], keySetting: KeystoreLocation, password: settings[KeyPassword],
+		key: settings[KeystoreKey], keySetting: KeystoreLocation, password: strings.TrimSpace(settings[KeyPassword]),
 	}
 	if t.own.location == "" {
 		t.own.setting, t.own.keySetting = KeystoreChain, KeystoreKey
