@@ -107,6 +107,7 @@ statemachine/storetest checks it.
 	mirror/kafkasource                 a Source over franz-go
 	mirror/properties                  settings from Java properties files
 	mirror/memlog                      a cluster in memory: Destination and Source
+	mirror/filestore                   the keyed log in one folder, shared by the processes of a machine
 	mirror/kafkastore                  the keyed log on compacted topics
 	mirror/logtest                     conformance and crash kit for a Log
 	statemachine                pure   states, moves, steps, retries; StateStore and its records; MemoryStore

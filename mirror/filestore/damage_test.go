@@ -57,13 +57,14 @@ func tryOpen(t *testing.T, b []byte) (text string, err error) {
 func demandDamage(t *testing.T, what string, err error, at int64) {
 	t.Helper()
 	var damaged *DamagedError
-	if !errors.As(err, &damaged) || damaged.Offset != at || damaged.File != filepath.Join("disk", logName) || !strings.Contains(err.Error(), fmt.Sprintf("%s is damaged at byte %d", damaged.File, at)) ||
-		!strings.Contains(err.Error(), "put a good copy of the file in its place") {
+	if !errors.As(err, &damaged) || damaged.Offset != at || damaged.File != filepath.Join("disk", logName) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("%s is damaged at byte %d", damaged.File, at)) || !strings.Contains(err.Error(), "put a good copy of the file in its place") {
 		t.Fatalf("%s: error %v, not one of damage at byte %d", what, err, at)
 	}
 }
 
-// One byte is spoiled, for every byte of a log. In the last frame it is what a crash may leave: the frame does not count. Anywhere else it is refused, with the place where the frame begins.
+// One byte is spoiled, for every byte of a log. In the last frame it is what a crash may leave: the frame does not count. Anywhere else it is refused, with the place where
+// the frame begins.
 func TestEverySpoiledByteIsSeen(t *testing.T) {
 	good, ends, shows := grown(t)
 	last := len(ends) - 1
@@ -91,7 +92,8 @@ func TestEverySpoiledByteIsSeen(t *testing.T) {
 	}
 }
 
-// The log ends anywhere, or goes on with what is no frame. What is whole counts, readers leave the rest, and the next writer cuts it. A file without its snapshot was never given its name.
+// The log ends anywhere, or goes on with what is no frame. What is whole counts, readers leave the rest, and the next writer cuts it. A file without its snapshot was never
+// given its name.
 func TestATornEndIsCutByTheNextWriter(t *testing.T) {
 	good, ends, shows := grown(t)
 	seed := rand.Uint64()
@@ -101,7 +103,9 @@ func TestATornEndIsCutByTheNextWriter(t *testing.T) {
 		noise[i] = byte(r.Uint32())
 	}
 	for n := range len(good) + 1 {
-		for what, behind := range map[string][]byte{"nothing": nil, "zeros": make([]byte, 5000), "ones": bytes.Repeat([]byte{0xff}, 600), "noise": noise, "the log once more": good, "a frame of this log": good[ends[0]:ends[1]]} {
+		for what, behind := range map[string][]byte{
+			"nothing": nil, "zeros": make([]byte, 5000), "ones": bytes.Repeat([]byte{0xff}, 600), "noise": noise, "the log once more": good, "a frame of this log": good[ends[0]:ends[1]],
+		} {
 			b := append(bytes.Clone(good[:n]), behind...)
 			what = fmt.Sprintf("the first %d bytes, then %s (seed %d)", n, what, seed)
 			text, err := tryOpen(t, b)
@@ -129,7 +133,8 @@ func TestATornEndIsCutByTheNextWriter(t *testing.T) {
 			after, err := shown(bounded(t), s, "w")
 			must(t, errors.Join(err, s.Close()))
 			now := d.files[logName].bytes
-			if again, err := tryOpen(t, now); err != nil || again != after || !strings.Contains(after, `after = "the crash"`) || s.log.end != int64(len(now)) || !bytes.Equal(now[:ends[whole]], good[:ends[whole]]) {
+			again, err := tryOpen(t, now)
+			if err != nil || again != after || !strings.Contains(after, `after = "the crash"`) || s.log.end != int64(len(now)) || !bytes.Equal(now[:ends[whole]], good[:ends[whole]]) {
 				t.Fatalf("%s: after a write the log has %d bytes, %d count, and it shows\n%swith error %v, not\n%s", what, len(now), s.log.end, again, err, after)
 			}
 		}
@@ -145,8 +150,8 @@ func sealed(generation uint64, at int64, payload []byte) []byte {
 func demandNewer(t *testing.T, what string, err error, at int64) {
 	t.Helper()
 	var newer *NewerError
-	if !errors.As(err, &newer) || newer.Offset != at || newer.Version != 2 || newer.Known != 1 || !strings.Contains(err.Error(), "use the newer version of the program that wrote it") ||
-		!strings.Contains(err.Error(), "has format 2") {
+	if !errors.As(err, &newer) || newer.Offset != at || newer.Version != 2 || newer.Known != 1 ||
+		!strings.Contains(err.Error(), "has format 2") || !strings.Contains(err.Error(), "use the newer version of the program that wrote it") {
 		t.Fatalf("%s: error %v, not one of a newer format at byte %d", what, err, at)
 	}
 }
@@ -198,8 +203,8 @@ func TestFramesWithoutSenseAreRefused(t *testing.T) {
 		"an entry too few":           next(7, 1),
 		"bytes behind":               next(7, 0, 0),
 		"an entry of no kind":        next(7, 1, 9, 0),
-		"a key that is too long":     next(7, 1, kindTombstone, 200, 1, 'k'),
-		"a number without end":       next(7, 1, kindTombstone, 0xff),
+		"a key that is too long":     next(7, 1, kindTombstone, 0, 0, 200, 1, 'k'),
+		"a number without end":       next(7, 1, kindTombstone, 0, 0, 0xff),
 		"a number that is too large": next(7, 1, kindTombstone, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1),
 		"a version once more":        next(6, 0),
 		"a version too far":          next(8, 0),

@@ -41,9 +41,9 @@ func insist(t *testing.T, where string, call func() error) {
 	t.Fatalf("%s: the disk works again, and the store does not", where)
 }
 
-// TestEveryOperationFails lets each operation of a sequence fail, alone or with those that follow. What a failed sync leaves is lost, though the system shows it. A call that returns the error has written nothing,
-// unless it says ErrOutcomeUnknown; one that returns nil has written; and every handle shows that from then on, also when the power goes at the end. With two handles only one operation fails: when the cut
-// after a failed sync fails too, another process believes what the disk does not have (doc.go).
+// TestEveryOperationFails lets each operation of a sequence fail, alone or with those that follow. What a failed sync leaves is lost, though the system shows it. A call that
+// returns the error has written nothing, unless it says ErrOutcomeUnknown; one that returns nil has written; and every handle shows that from then on, also when the power
+// goes at the end. With two handles only one operation fails: when the cut after a failed sync fails too, another process believes what the disk does not have (doc.go).
 func TestEveryOperationFails(t *testing.T) {
 	refused, unknown, runs := 0, 0, 0
 	for _, c := range []struct{ handles, burst int }{{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 1}} {
@@ -124,8 +124,8 @@ func TestEveryOperationFails(t *testing.T) {
 	}
 }
 
-// A process dies between writing a frame and syncing it, and the sync of the next one fails. From then on the system shows a frame that the disk does not have, and says that there is nothing to sync. Nothing
-// may be shown or built upon before it is written anew.
+// A process dies between writing a frame and syncing it, and the sync of the next one fails. From then on the system shows a frame that the disk does not have, and says that
+// there is nothing to sync. Nothing may be shown or built upon before it is written anew.
 func TestAFrameThatNobodyCanSyncIsWrittenAnew(t *testing.T) {
 	d := newDisk()
 	dead, err := open(d.folder(), "disk", Options{})

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	logName  = "log"
-	newName  = "log.new"
-	lockName = "lock"
+	logName   = "log"
+	newName   = "log.new"
+	lockName  = "lock"
+	queueName = "lock.next"
 )
 
 // file is what the store needs of a file. *os.File has it.
@@ -36,7 +37,8 @@ type folder interface {
 	Remove(name string) error
 	// Sync makes names that were made or changed survive a power cut. The Sync of a file does not do that for its name.
 	Sync() error
-	// Lock takes the folder for this handle alone and notes who has it, or fails with errLocked and who had it last, at once. When the process dies, however it dies, the kernel lets go of it.
+	// Lock takes the folder for this handle alone and notes who has it, or fails with errLocked and who has it, at once. Who fails keeps a place in the queue, if it is free,
+	// until Unlock. When the process dies, however it dies, the kernel lets go of both.
 	Lock(who string) (holder string, err error)
 	Unlock()
 	Close() error
@@ -47,9 +49,9 @@ var errLocked = errors.New("filestore: locked")
 
 // diskFolder is a real folder. It stays the same one when it is moved.
 type diskFolder struct {
-	root   *os.Root
-	handle *os.File
-	lock   *os.File // while it is locked
+	root        *os.Root
+	handle      *os.File
+	lock, queue *os.File // nil: not taken
 }
 
 func openFolder(path string) (*diskFolder, error) {
@@ -103,38 +105,55 @@ func (d *diskFolder) Remove(name string) error         { return d.root.Remove(na
 func (d *diskFolder) Sync() error                      { return d.handle.Sync() }
 func (d *diskFolder) Close() error                     { return errors.Join(d.handle.Close(), d.root.Close()) }
 
+// Lock takes the queue's place first: without it, a process that writes without a pause would keep all others away, who ask a thousand times a second only.
 func (d *diskFolder) Lock(who string) (holder string, err error) {
+	if d.queue == nil {
+		if d.queue, holder, err = d.take(queueName, who); err != nil {
+			return holder, err
+		}
+	}
+	if d.lock, holder, err = d.take(lockName, who); err != nil {
+		return holder, err
+	}
+	d.queue.Close()
+	d.queue = nil
+	return who, nil
+}
+
+func (d *diskFolder) Unlock() {
+	d.lock.Close() // which a nil *os.File allows
+	d.queue.Close()
+	d.lock, d.queue = nil, nil
+}
+
+// take locks one file and writes into it who has it.
+func (d *diskFolder) take(name, who string) (f *os.File, holder string, err error) {
 	const width = 20
 	for {
-		f, err := d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return "", err
+			return nil, "", err
 		}
-		err = flock(f)
 		var content [width]byte
+		if err = flock(f); err == nil {
+			// Somebody may have removed the file while this handle had it open: a lock on a file without a name keeps nobody away.
+			mine, _ := f.Stat()
+			if named, err := d.root.Stat(name); err != nil || !os.SameFile(mine, named) {
+				f.Close()
+				continue
+			}
+		}
 		n, _ := f.ReadAt(content[:], 0)
 		holder = strings.TrimSpace(string(content[:n]))
 		if err != nil {
-			return holder, errors.Join(err, f.Close())
-		}
-		// Somebody may have removed the file while this handle had it open: a lock on a file without a name keeps nobody away.
-		mine, err := f.Stat()
-		if err != nil {
-			return "", errors.Join(err, f.Close())
-		}
-		named, err := d.root.Stat(lockName)
-		if err != nil || !os.SameFile(mine, named) {
 			f.Close()
-			continue
+			return nil, holder, err
 		}
 		if holder != who {
 			if _, err := f.WriteAt(fmt.Appendf(nil, "%-*s\n", width-1, who), 0); err != nil {
 				_ = f.Truncate(0) // the disk is full: rather no name than a wrong one
 			}
 		}
-		d.lock = f
-		return who, nil
+		return f, who, nil
 	}
 }
-
-func (d *diskFolder) Unlock() { d.lock.Close() }

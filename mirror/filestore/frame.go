@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -28,18 +27,18 @@ func appendHeader(b []byte, generation uint64) []byte {
 }
 
 // header returns the format and generation that a whole header names; false: it is none.
-func header(b []byte) (format int, generation uint64, ok bool) {
+func header(b []byte) (format uint32, generation uint64, ok bool) {
 	if len(b) < headerSize || string(b[:len(magic)]) != magic || crc32.Checksum(b[:headerSize-4], castagnoli) != binary.BigEndian.Uint32(b[headerSize-4:]) {
 		return 0, 0, false
 	}
-	return int(binary.BigEndian.Uint32(b[8:])), binary.BigEndian.Uint64(b[12:]), true
+	return binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint64(b[12:]), true
 }
 
-// entry is one thing that a frame says.
+// entry is one thing that a frame says. All kinds have all fields; what a kind has no use for is empty.
 type entry struct {
 	kind       byte
-	writer     string // of a session, or the owner of a record
 	session    int64
+	writer     string // of a session, or the owner of a record
 	key, value []byte
 }
 
@@ -48,20 +47,6 @@ const (
 	kindRecord    byte = 2 // key, writer, session, value
 	kindTombstone byte = 3 // key
 )
-
-func (e entry) append(b []byte) []byte {
-	b = append(b, e.kind)
-	if e.kind != kindSession {
-		b = appendBytes(b, e.key)
-	}
-	if e.kind != kindTombstone {
-		b = binary.AppendUvarint(appendBytes(b, e.writer), uint64(e.session))
-	}
-	if e.kind == kindRecord {
-		b = appendBytes(b, e.value)
-	}
-	return b
-}
 
 func appendBytes[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
@@ -73,7 +58,8 @@ func appendFrame(b []byte, generation uint64, at, version int64, entries []entry
 	b = append(append(b, make([]byte, frameHead)...), frameFormat)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(version)), uint64(len(entries)))
 	for _, e := range entries {
-		b = e.append(b)
+		b = binary.AppendUvarint(append(b, e.kind), uint64(e.session))
+		b = appendBytes(appendBytes(appendBytes(b, e.writer), e.key), e.value)
 	}
 	payload := b[head+frameHead:]
 	if len(payload) > math.MaxInt32 {
@@ -115,15 +101,13 @@ func frameBehind(b []byte, generation uint64, at int64) (where int64, ok bool) {
 	return 0, false
 }
 
-var errPayload = errors.New("its checksum is right, but its content is no list of entries")
-
-// decode reads a payload of the known format. What it returns points into the payload.
-func decode(payload []byte) (version int64, entries []entry, err error) {
-	b := payload[1:]
-	number := func() (n int64) {
+// decode reads a payload of the known format. What it returns points into the payload. ok is false if it is no payload, though its checksum is right.
+func decode(payload []byte) (version int64, entries []entry, ok bool) {
+	b, ok := payload[1:], payload[0] == frameFormat
+	number := func() int64 {
 		u, size := binary.Uvarint(b)
 		if size <= 0 || u > math.MaxInt64 {
-			b, err = nil, errPayload
+			b, ok = nil, false
 			return 0
 		}
 		b = b[size:]
@@ -132,35 +116,21 @@ func decode(payload []byte) (version int64, entries []entry, err error) {
 	data := func() (d []byte) {
 		n := number()
 		if n > int64(len(b)) {
-			b, err = nil, errPayload
+			b, ok = nil, false
 			return nil
 		}
 		d, b = b[:n:n], b[n:]
 		return d
 	}
 	version = number()
-	for n := number(); n > 0 && err == nil; n-- {
+	for n := number(); n > 0 && ok; n-- {
 		var e entry
-		if len(b) == 0 {
-			return 0, nil, errPayload
+		if len(b) == 0 || b[0] < kindSession || b[0] > kindTombstone {
+			return 0, nil, false
 		}
 		e.kind, b = b[0], b[1:]
-		if e.kind < kindSession || e.kind > kindTombstone {
-			return 0, nil, errPayload
-		}
-		if e.kind != kindSession {
-			e.key = data()
-		}
-		if e.kind != kindTombstone {
-			e.writer, e.session = string(data()), number()
-		}
-		if e.kind == kindRecord {
-			e.value = data()
-		}
+		e.session, e.writer, e.key, e.value = number(), string(data()), data(), data()
 		entries = append(entries, e)
 	}
-	if err == nil && len(b) > 0 {
-		err = errPayload
-	}
-	return version, entries, err
+	return version, entries, ok && len(b) == 0
 }

@@ -120,7 +120,8 @@ func writeBatches(dir string) error {
 	}
 }
 
-// TestKill500 kills a writing child 500 times. After each kill the folder must show whole batches, none older than the last one that was acknowledged, by at most one newer, and every session's number.
+// TestKill500 kills a writing child 500 times. After each kill the folder must show whole batches, none older than the last one that was acknowledged, by at most one newer,
+// and every session's number.
 func TestKill500(t *testing.T) {
 	const kills, lanes = 500, 4
 	t.Logf("seed %d", *killSeed)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
@@ -25,73 +26,75 @@ type logFile struct {
 
 func (l *logFile) path() string { return filepath.Join(l.dir, logName) }
 
-// create makes the first generation where there is none.
-func (l *logFile) create() error {
+// open opens the log, and makes the first generation where there is none. A log that vanishes later is not made again.
+func (l *logFile) open() (file, error) {
 	f, err := l.in.Open(logName)
-	if err == nil {
-		return f.Close()
+	if l.view == nil && errors.Is(err, fs.ErrNotExist) {
+		l.view = newView()
+		if err := l.rewrite(); err != nil {
+			return nil, err
+		}
+		f, err = l.in.Open(logName)
 	}
-	if !isMissing(err) {
-		return err
-	}
-	l.view = newView()
-	return l.rewrite()
-}
-
-// refresh reads what was appended since, or all of a new generation, and returns the open file. Nothing of it is in view before it is synced.
-func (l *logFile) refresh() (opened file, err error) {
-	f, err := l.in.Open(logName)
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %s cannot be opened: %w; put it back, or open the store anew", l.path(), err)
 	}
-	defer func() {
-		if err != nil && f != nil {
-			f.Close()
-		}
-	}()
-	generation, size, err := l.header(f)
+	return f, nil
+}
+
+// refresh reads what was appended since, or all of a new generation. Nothing of it is in view before it is synced. The caller closes the file that it returns.
+func (l *logFile) refresh() (file, error) {
+	f, err := l.open()
 	if err != nil {
 		return nil, err
+	}
+	if err := l.catchUp(f); err != nil || !l.suspect {
+		return f, err
+	}
+	if err := l.rewrite(); err != nil {
+		return f, err
+	}
+	f.Close()
+	return l.open()
+}
+
+func (l *logFile) catchUp(f file) error {
+	generation, size, err := l.header(f)
+	if err != nil {
+		return err
 	}
 	v, end, anew := l.view, l.end, generation != l.generation
 	if anew {
 		v, end = newView(), headerSize
 	}
 	if size < end {
-		return nil, l.damaged(size, fmt.Sprintf("the file ends here, and %d bytes were read and synced before", end))
+		return l.damaged(size, fmt.Sprintf("the file ends here, and it was read up to %d before", end))
 	}
 	found, behind, err := l.read(f, generation, end, size, v.version)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if last := len(found) - 1; anew && l.view != nil && found[last].version < l.view.version {
-		return nil, l.damaged(0, fmt.Sprintf("it ends at version %d, and this process has seen version %d: an older copy was put in its place; open it anew to go on from there", found[last].version, l.view.version))
+		return l.damaged(0, fmt.Sprintf("it ends at version %d and was at %d before: an older copy was put in its place; to go on from there, open the store anew",
+			found[last].version, l.view.version))
 	}
 	if len(found) > 0 {
 		if err := f.Sync(); err != nil {
 			l.suspect = true
-			return nil, fmt.Errorf("filestore: %s: what another process wrote cannot be synced: %w", l.path(), err)
+			return fmt.Errorf("filestore: %s: what another process wrote cannot be synced: %w", l.path(), err)
 		}
 	}
 	if anew {
 		if err := l.in.Sync(); err != nil {
 			l.suspect = true
-			return nil, fmt.Errorf("filestore: folder %s cannot be synced: %w", l.dir, err)
+			return fmt.Errorf("filestore: folder %s cannot be synced: %w", l.dir, err)
 		}
 	}
 	for _, frame := range found {
 		v.apply(frame.version, frame.entries)
 	}
 	l.generation, l.end, l.view, l.torn = generation, behind, v, behind < size
-	if !l.suspect {
-		return f, nil
-	}
-	if err := l.rewrite(); err != nil {
-		return nil, err
-	}
-	f.Close()
-	f, err = l.in.Open(logName)
-	return f, err
+	return nil
 }
 
 // header reads the header, and how long the file is.
@@ -110,7 +113,7 @@ func (l *logFile) header(f file) (generation uint64, size int64, err error) {
 		return 0, 0, l.damaged(0, "it does not begin with a header of this store")
 	}
 	if format > fileFormat {
-		return 0, 0, &NewerError{File: l.path(), Offset: 0, Version: format, Known: fileFormat}
+		return 0, 0, &NewerError{File: l.path(), Offset: 0, Version: int64(format), Known: fileFormat}
 	}
 	return generation, info.Size(), nil
 }
@@ -142,12 +145,12 @@ func (l *logFile) read(f file, generation uint64, from, size, version int64) (fo
 			}
 			return found, at, nil
 		}
-		if format := int(payload[0]); format > frameFormat {
-			return nil, 0, &NewerError{File: l.path(), Offset: at, Version: format, Known: frameFormat}
+		if format := payload[0]; format > frameFormat {
+			return nil, 0, &NewerError{File: l.path(), Offset: at, Version: int64(format), Known: frameFormat}
 		}
-		next, entries, err := decode(payload)
-		if err != nil {
-			return nil, 0, l.damaged(at, err.Error())
+		next, entries, ok := decode(payload)
+		if !ok {
+			return nil, 0, l.damaged(at, "the frame's checksum is right, but it holds no list of entries")
 		}
 		if at > headerSize && next != version+1 {
 			return nil, 0, l.damaged(at, fmt.Sprintf("a frame of version %d follows version %d", next, version))

@@ -27,9 +27,9 @@ func (im image) disk() *disk {
 	return d
 }
 
-// images calls see with all that may be on the disk when the power goes after some operations. What was synced is there. Of the rest of each file: any choice of the sectors that were written and of the
-// truncations, applied in the order of the program or in the opposite one, and for each sector the first or the last half of it alone, with zeros or with what was there in the rest; the length may be that of
-// the file without its data. Names: any number of the changes since the folder was synced.
+// images calls see with all that may be on the disk when the power goes after some operations. What was synced is there. Of the rest of each file: any choice of the sectors
+// that were written and of the truncations, applied in the order of the program or in the opposite one, and for each sector the first or the last half of it alone, with zeros
+// or with what was there in the rest; the length may be that of the file without its data. Names: any number of the changes since the folder was synced.
 func images(ops []op, see func(what string, im image)) {
 	durable := map[int][]byte{} // content → what is synced
 	now := map[int][]byte{}     // content → what the program sees
@@ -102,7 +102,8 @@ func images(ops []op, see func(what string, im image)) {
 				}
 				half := len(s.data) / 2
 				for part, data := range map[string][]byte{
-					"first half": s.data[:half], "last half": append(make([]byte, half), s.data[half:]...), "zeros": make([]byte, len(s.data)), "ones": bytes.Repeat([]byte{0xff}, len(s.data)),
+					"first half": s.data[:half], "last half": append(make([]byte, half), s.data[half:]...),
+					"zeros": make([]byte, len(s.data)), "ones": bytes.Repeat([]byte{0xff}, len(s.data)),
 				} {
 					b := base
 					for j, other := range steps {
@@ -186,8 +187,8 @@ func record(t *testing.T) (d *disk, steps []step) {
 	return d, steps
 }
 
-// TestEveryCrashOfASequence cuts the power after every operation of a recorded sequence, in every way that images knows, and demands that the log opens and shows what the calls before showed, with the
-// one that was under way or without it. Where the crash left something to cut, the next write is cut off in every way too.
+// TestEveryCrashOfASequence cuts the power after every operation of a recorded sequence, in every way that images knows, and demands that the log opens and shows what the
+// calls before showed, with the one that was under way or without it. Where the crash left something to cut, the next write is cut off in every way too.
 func TestEveryCrashOfASequence(t *testing.T) {
 	d, steps := record(t)
 	tried, torn, old, new := 0, 0, 0, 0

@@ -190,3 +190,35 @@ func TestARemovedLockFileIsMadeAgain(t *testing.T) {
 		return nil, nil
 	}))
 }
+
+// Whoever waits keeps a place in the queue, so that one that writes without a pause cannot come before it again and again. Who gives up leaves the queue.
+func TestWhoWaitsComesNext(t *testing.T) {
+	dir := t.TempDir()
+	var folders []*diskFolder
+	for range 3 {
+		f, err := openFolder(dir)
+		must(t, err)
+		t.Cleanup(func() { must(t, f.Close()) })
+		folders = append(folders, f)
+	}
+	busy, waiting, late := folders[0], folders[1], folders[2]
+	try := func(f *diskFolder, who, holder string, want error) {
+		t.Helper()
+		if got, err := f.Lock(who); got != holder || !errors.Is(err, want) {
+			t.Errorf("%s asks for the lock and gets %q, %v, not %q, %v", who, got, err, holder, want)
+		}
+	}
+	try(busy, "busy", "busy", nil)
+	try(waiting, "waiting", "busy", errLocked)
+	try(late, "late", "waiting", errLocked)
+	busy.Unlock()
+	try(busy, "busy", "waiting", errLocked)
+	try(waiting, "waiting", "waiting", nil)
+	try(busy, "busy", "waiting", errLocked)
+	try(late, "late", "busy", errLocked)
+	busy.Unlock() // gives up
+	try(late, "late", "waiting", errLocked)
+	waiting.Unlock()
+	try(late, "late", "late", nil)
+	late.Unlock()
+}

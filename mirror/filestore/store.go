@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
@@ -22,7 +20,8 @@ type Options struct {
 	CompactAbove int64
 }
 
-// Store is a keyedlog.Log in a folder. Safe for concurrent use; several handles, in one process or in several, may have the same folder. A callback that calls its own Store waits for itself.
+// Store is a keyedlog.Log in a folder. Safe for concurrent use; several handles, in one process or in several, may have the same folder. A callback must not call its own
+// Store: it would wait for itself.
 type Store struct {
 	dir      string
 	lockWait time.Duration
@@ -43,8 +42,8 @@ type Store struct {
 
 var _ keyedlog.Log = (*Store)(nil)
 
-// Open opens the records in a folder, or begins an empty log there. The folder, and those above it, are made if need be, for this user only (0700, files 0600). It fails with a LockedError, DamagedError or
-// NewerError, or with what the file system says. The caller closes the Store.
+// Open opens the records in a folder, or begins an empty log there. The folder, and those above it, are made if need be, for this user only (0700, files 0600). It fails with
+// a LockedError, DamagedError or NewerError, or with what the file system says. The caller closes the Store.
 func Open(dir string, o Options) (*Store, error) {
 	in, err := openFolder(dir)
 	if err != nil {
@@ -65,23 +64,11 @@ func open(in folder, dir string, o Options) (*Store, error) {
 		dir: dir, lockWait: o.LockWait, who: strconv.Itoa(os.Getpid()), turn: make(chan struct{}, 1), done: make(chan struct{}),
 		log: logFile{in: in, dir: dir, compactAbove: o.CompactAbove},
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), o.LockWait)
-	defer cancel()
-	err := s.lock(ctx)
-	if err == nil {
-		err = s.log.create()
-		in.Unlock()
-	}
-	if err == nil {
-		err = s.Read(ctx, func(keyedlog.View) error { return nil })
-	}
-	if err != nil {
-		return nil, errors.Join(err, in.Close())
+	if err := s.Read(context.Background(), func(keyedlog.View) error { return nil }); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
-
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // Open begins a session: see keyedlog.Log.
 func (s *Store) Open(ctx context.Context, writer string) (keyedlog.Session, error) {
@@ -89,7 +76,7 @@ func (s *Store) Open(ctx context.Context, writer string) (keyedlog.Session, erro
 		return nil, errors.New("filestore: open needs a writer's name; \"\" means nobody")
 	}
 	opened := &session{store: s, writer: writer}
-	err := s.do(ctx, func(ctx context.Context, f file) error {
+	err := s.do(ctx, func(f file) error {
 		opened.number = s.log.view.sessions[writer] + 1
 		return s.log.append(f, []entry{{kind: kindSession, writer: writer, session: opened.number}})
 	}, nil)
@@ -101,7 +88,7 @@ func (s *Store) Open(ctx context.Context, writer string) (keyedlog.Session, erro
 
 // Update: see keyedlog.Log. decide is called once, under the folder's lock: it should be quick.
 func (s *Store) Update(ctx context.Context, decide func(keyedlog.View) ([]keyedlog.Change, error)) error {
-	return s.do(ctx, func(ctx context.Context, f file) error { return s.update(ctx, f, "", 0, nil, decide) }, nil)
+	return s.do(ctx, func(f file) error { return s.update(ctx, f, "", 0, nil, decide) }, nil)
 }
 
 // update is called in a step of do.
@@ -137,7 +124,7 @@ func (s *Store) Read(ctx context.Context, read func(keyedlog.View) error) error 
 }
 
 // do runs one call: it reads what is new and runs step under the folder's lock, then after without it. Both may be nil.
-func (s *Store) do(ctx context.Context, step func(context.Context, file) error, after func(keyedlog.View) error) error {
+func (s *Store) do(ctx context.Context, step func(file) error, after func(keyedlog.View) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -156,7 +143,7 @@ func (s *Store) do(ctx context.Context, step func(context.Context, file) error, 
 		return fmt.Errorf("filestore: %s: waiting for another call of this process: %w", s.dir, bounded.Err())
 	}
 	defer func() { <-s.turn }()
-	if err := s.locked(ctx, bounded, step); err != nil || after == nil {
+	if err := s.locked(bounded, step); err != nil || after == nil {
 		return err
 	}
 	return after(s.log.view)
@@ -167,115 +154,47 @@ func (s *Store) errClosed() error {
 }
 
 // locked is the part of a call that has the folder's lock.
-func (s *Store) locked(ctx, bounded context.Context, step func(context.Context, file) error) error {
-	if err := s.lock(bounded); err != nil {
+func (s *Store) locked(ctx context.Context, step func(file) error) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.log.in.Unlock()
 	f, err := s.log.refresh()
+	if f != nil {
+		defer f.Close() // what was written is synced: a close says nothing new
+	}
 	if err != nil {
 		return err
 	}
-	defer f.Close() // it was synced: a close says nothing new
 	defer s.announce()
 	if step == nil {
 		return nil
 	}
-	return step(ctx, f)
+	return step(f)
 }
 
 // lock waits for the folder's lock. The kernel's own queue cannot be left when a context ends, so this asks again and again.
 func (s *Store) lock(ctx context.Context) error {
-	for wait := time.Millisecond; ; wait = min(2*wait, 8*time.Millisecond) {
+	for wait := time.Millisecond; ; wait = min(2*wait, 4*time.Millisecond) {
 		holder, err := s.log.in.Lock(s.who)
-		if !errors.Is(err, errLocked) {
-			return err
-		}
-		select {
-		case <-time.After(wait):
-		case <-s.done:
-			return s.errClosed()
-		case <-ctx.Done():
-			return &LockedError{Dir: s.dir, Holder: holder, Err: ctx.Err()}
-		}
-	}
-}
-
-// announce wakes whoever waits for a change, and notes what was seen.
-func (s *Store) announce() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.generation, s.size, s.version = s.log.generation, s.log.end, s.log.view.version
-	if s.version > s.since {
-		s.wake()
-	}
-}
-
-// wake is called with mu.
-func (s *Store) wake() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
-}
-
-// pollEvery is how often the log is looked at while somebody waits for a change.
-const pollEvery = 200 * time.Millisecond
-
-// Changed: see keyedlog.Log. As long as a channel is not closed the log's size is looked at five times a second. When the log cannot be read the channel is closed too, so that the next Read says why; so it
-// is by Close.
-func (s *Store) Changed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.changed != nil {
-		return s.changed
-	}
-	changed := make(chan struct{})
-	if s.closed {
-		close(changed)
-		return changed
-	}
-	s.changed, s.since = changed, s.version
-	s.polls.Go(func() { s.poll(changed) })
-	return changed
-}
-
-func (s *Store) poll(changed <-chan struct{}) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-changed:
-			return
-		case <-tick.C:
-		}
-		if !s.moved() {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), pollEvery)
-		err := s.do(ctx, nil, nil)
-		cancel()
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			s.mu.Lock()
-			if s.changed == changed {
-				s.wake()
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, errLocked):
+			err = fmt.Errorf("filestore: folder %s cannot be locked: %w", s.dir, err)
+		default:
+			select {
+			case <-time.After(wait):
+				continue
+			case <-s.done:
+				err = s.errClosed()
+			case <-ctx.Done():
+				err = &LockedError{Dir: s.dir, Holder: holder, Err: ctx.Err()}
 			}
-			s.mu.Unlock()
 		}
+		s.log.in.Unlock() // leaves the queue
+		return err
 	}
-}
-
-// moved says whether the log may have changed since the last call. Frames are only ever added, by whoever has the lock, so that a length and a generation say it.
-func (s *Store) moved() bool {
-	f, err := s.log.in.Open(logName)
-	if err != nil {
-		return true
-	}
-	defer f.Close()
-	generation, size, err := s.log.header(f)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return err != nil || generation != s.generation || size != s.size
 }
 
 // Close ends all sessions of this Store, and closes the channel of Changed. It waits for calls that run.
@@ -292,54 +211,4 @@ func (s *Store) Close() error {
 	s.polls.Wait()
 	s.turn <- struct{}{} // for ever
 	return s.log.in.Close()
-}
-
-// session is a keyedlog.Session.
-type session struct {
-	store  *Store
-	writer string
-	number int64
-	closed atomic.Bool
-}
-
-func (s *session) Number() int64 { return s.number }
-
-// do runs one call of the session.
-func (s *session) do(ctx context.Context, step func(context.Context, file) error, after func(keyedlog.View) error) error {
-	if s.closed.Load() {
-		return fmt.Errorf("%w: session %d of %q; open another one", keyedlog.ErrClosed, s.number, s.writer)
-	}
-	return s.store.do(ctx, step, after)
-}
-
-func (s *session) fenced() error {
-	if newest := s.store.log.view.sessions[s.writer]; newest != s.number {
-		return fmt.Errorf("%w: %q has session %d, this is %d; stop serving", keyedlog.ErrFenced, s.writer, newest, s.number)
-	}
-	return nil
-}
-
-func (s *session) Update(ctx context.Context, keys [][]byte, decide func(keyedlog.View) ([]keyedlog.Change, error)) error {
-	if keys == nil {
-		keys = [][]byte{} // none, where nil is any
-	}
-	return s.do(ctx, func(ctx context.Context, f file) error {
-		if err := s.fenced(); err != nil {
-			return err
-		}
-		return s.store.update(ctx, f, s.writer, s.number, keys, decide)
-	}, nil)
-}
-
-func (s *session) Check(ctx context.Context) error {
-	return s.do(ctx, func(context.Context, file) error { return s.fenced() }, nil)
-}
-
-func (s *session) Read(ctx context.Context, read func(keyedlog.View) error) error {
-	return s.do(ctx, nil, read)
-}
-
-func (s *session) Close() error {
-	s.closed.Store(true)
-	return nil
 }

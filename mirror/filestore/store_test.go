@@ -77,7 +77,8 @@ func TestACallEndsWithItsContextAndNamesWhoHasTheLock(t *testing.T) {
 	nothing := func(keyedlog.View) error { return nil }
 	must(t, s.Update(bounded(t), func(keyedlog.View) ([]keyedlog.Change, error) {
 		var locked *LockedError
-		if err := hasty.Read(bounded(t), nothing); !errors.As(err, &locked) || locked.Holder != strconv.Itoa(os.Getpid()) || locked.Dir != dir || !errors.Is(err, context.DeadlineExceeded) {
+		err := hasty.Read(bounded(t), nothing)
+		if !errors.As(err, &locked) || locked.Holder != strconv.Itoa(os.Getpid()) || locked.Dir != dir || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a read after LockWait: %v", err)
 		}
 		ctx, cancel := context.WithCancel(bounded(t))
