@@ -33,6 +33,7 @@ type Mirror struct {
 	lease     lease
 	reopening *reopening // the Source, where the mirror opens it itself; else nil
 	following following
+	loading   loading
 	desk      desk
 	link      *link
 	asks      semaphore
@@ -84,6 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 		m.cfg.Source = m.reopening
 	}
 	m.following = following{m: m}
+	m.loading = loading{m: m, turn: make(semaphore, 1)}
 	m.lease = lease{m: m, asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
 	m.link = newLink(m)
@@ -406,19 +408,17 @@ func (m *Mirror) setUp(t *topicRun) error {
 // elsewhere refuses a topic that another mirror has in the same store and has not stopped: two sources would fill one log. The desired state says so first, where both
 // mirrors share it; the states know it also where they do not.
 func (m *Mirror) elsewhere(ctx context.Context, topic Topic) error {
-	var found error
-	err := m.session.Load(ctx, func(e statemachine.Entry) error {
-		s := e.State.State
-		if e.Key.TopicID == topic.ID && e.Key.Mirror != m.cfg.Name && s != statemachine.Stopped && s != statemachine.Unknown {
-			found = &Error{Code: TopicAlreadyInClusterMirror, Mirror: m.cfg.Name, Topic: topic.Name, Partition: -1,
-				Message: fmt.Sprintf("mirror %q has partition %d of it, %s; stop the topic there first", e.Key.Mirror, e.Key.Partition, s)}
-		}
-		return nil
-	})
+	entries, err := m.loading.of(ctx, topic.ID)
 	if err != nil {
 		return fmt.Errorf("looking for another mirror of topic %s in the state store: %w", topic.Name, err)
 	}
-	return found
+	for _, e := range entries {
+		if s := e.State.State; e.Key.Mirror != m.cfg.Name && s != statemachine.Stopped && s != statemachine.Unknown {
+			return &Error{Code: TopicAlreadyInClusterMirror, Mirror: m.cfg.Name, Topic: topic.Name, Partition: -1,
+				Message: fmt.Sprintf("mirror %q has partition %d of it, %s; stop the topic there first", e.Key.Mirror, e.Key.Partition, s)}
+		}
+	}
+	return nil
 }
 
 // startPartitions makes runners for the partitions that have none.
@@ -480,15 +480,15 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 
 // stored reads what the store holds now for a topic: this mirror's states, and those of the mirror it was adopted from.
 func (m *Mirror) stored(ctx context.Context, id TopicID, adopted string) (map[statemachine.Key]statemachine.Entry, error) {
-	found := map[statemachine.Key]statemachine.Entry{}
-	err := m.session.Load(ctx, func(e statemachine.Entry) error {
-		if e.Key.TopicID == id && (e.Key.Mirror == m.cfg.Name || adopted != "" && e.Key.Mirror == adopted) {
-			found[e.Key] = e
-		}
-		return nil
-	})
+	entries, err := m.loading.of(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("reading the states of topic id %s: %w", id, err)
+	}
+	found := map[statemachine.Key]statemachine.Entry{}
+	for _, e := range entries {
+		if e.Key.Mirror == m.cfg.Name || adopted != "" && e.Key.Mirror == adopted {
+			found[e.Key] = e
+		}
 	}
 	return found, nil
 }

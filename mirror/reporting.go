@@ -14,7 +14,7 @@ import (
 // reportGap is the shortest time between two reports: a start of a thousand partitions changes states for seconds, and nobody looks that often.
 const reportGap = time.Second
 
-// refreshedReports is how many reports in a row may leave out a partition of which nothing is new but when it was seen.
+// refreshedReports is after how many RefreshIntervals a partition is reported of which nothing is new but when it was seen.
 const refreshedReports = 10
 
 // reporting tells other processes, through the Control, how this mirror and its partitions are: at changes of state and at every refresh. What it tells outlives it.
@@ -23,6 +23,7 @@ type reporting struct {
 	m        *Mirror
 	reporter Reporter
 	told     map[TopicPartition]PartitionReport
+	toldAll  time.Time // when all partitions were
 	trouble  string // that was told of last
 	host     string
 }
@@ -36,9 +37,9 @@ func (g *reporting) run() {
 			g.reporter.Close()
 		}
 	}()
-	for n := 0; ; n++ {
+	for {
 		changed := g.m.changed()
-		err := g.report(n%refreshedReports == 0)
+		err := g.report()
 		g.tell(err)
 		if errors.Is(err, statemachine.ErrFenced) {
 			return // another process of this owner reports now; the state store says the rest
@@ -71,7 +72,7 @@ func (g *reporting) tell(err error) {
 	g.m.emit(TopicTrouble{EventMeta: g.m.meta(TopicPartition{Partition: Unknown}), Err: err})
 }
 
-func (g *reporting) report(all bool) error {
+func (g *reporting) report() error {
 	ctx, stop := context.WithTimeout(g.m.ctx, g.m.cfg.CallBound)
 	defer stop()
 	if g.reporter == nil {
@@ -82,6 +83,7 @@ func (g *reporting) report(all bool) error {
 		g.reporter, g.told = r, map[TopicPartition]PartitionReport{}
 	}
 	node, partitions := g.m.reports(g.host)
+	all := time.Since(g.toldAll) >= refreshedReports*g.m.cfg.RefreshInterval
 	var fresh []PartitionReport
 	for _, p := range partitions {
 		if was, ok := g.told[TopicPartition{p.Topic, p.Partition}]; all || !ok || !sameButSeen(was, p) {
@@ -90,6 +92,9 @@ func (g *reporting) report(all bool) error {
 	}
 	if err := g.reporter.Report(ctx, node, fresh); err != nil {
 		return err
+	}
+	if all {
+		g.toldAll = node.Seen
 	}
 	for _, p := range fresh {
 		g.told[TopicPartition{p.Topic, p.Partition}] = p
