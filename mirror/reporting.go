@@ -24,7 +24,7 @@ type reporting struct {
 	reporter Reporter
 	told     map[TopicPartition]PartitionReport
 	toldAll  time.Time // when all partitions were
-	trouble  string // that was told of last
+	trouble  string    // that was told of last
 	host     string
 }
 
