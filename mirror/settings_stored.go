@@ -48,8 +48,13 @@ func loginHoldsSecret(line string) bool {
 	if m == nil {
 		return true
 	}
+	seen := map[string]bool{}
 	for _, option := range optionPattern.FindAllStringSubmatch(m[1], -1) {
 		name, value := option[1], option[2]
+		if seen[name] {
+			return true
+		}
+		seen[name] = true
 		if quote := value[0]; quote == '"' || quote == '\'' {
 			value = value[1 : len(value)-1]
 		}

@@ -317,7 +317,7 @@ func TestTypedMirrorSettings(t *testing.T) {
 	if want := (FetchOptions{MaxWait: time.Second, MinBytes: 1, MaxBytes: 10 << 20, PartitionMaxBytes: 1 << 20}); err != nil || f != want {
 		t.Errorf("%+v, want %+v; %v", f, want, err)
 	}
-	if _, err := (Settings{"fetch.wait.max.ms": "x", "fetch.min.bytes": "-1"}).FetchOptions(); strings.Count(fmt.Sprint(err), "\n") != 1 {
+	if _, err := (Settings{"fetch.wait.max.ms": "x", "fetch.min.bytes": "0"}).FetchOptions(); strings.Count(fmt.Sprint(err), "\n") != 1 {
 		t.Errorf("two faults: %v", err)
 	}
 	for value, want := range map[string]LossPolicy{"": LossRestart, "restart": LossRestart, "fail": LossFail, "keep": LossKeep} {
@@ -340,5 +340,20 @@ func TestTypedMirrorSettings(t *testing.T) {
 	}
 	if _, err := (Settings{startFloorSetting: "-1"}).StartFloor(); err == nil {
 		t.Error("a negative floor is accepted")
+	}
+}
+
+func TestSettingsCheckACLRules(t *testing.T) {
+	for rule, fine := range map[string]bool{
+		"*": true, "": true, "TOPIC": true, "cluster_mirror;m;alter": true, "*;*;*;*;*": true, "GROUP;g.*;READ;DENY;User:(alice|bob)": true, "TOPIC; a ; READ": true,
+		"TABLE": false, "TOPIC;(": false, "TOPIC;a;READ;MAYBE": false, "TOPIC;a;READ;ALLOW;[": false, "TOPIC;a;READ;ALLOW;User:a;more": false, ";a": false, "TOPIC;": false, "TOPIC,": false,
+	} {
+		err := Settings{"acls.include": rule}.Check(MirrorSetting)
+		if (err == nil) != fine {
+			t.Errorf("%q: %v", rule, err)
+		}
+		if bad := strings.ContainsAny(rule, "(["); !fine && errors.Is(err, ErrPattern) != bad && rule != "TOPIC;" {
+			t.Errorf("%q: a pattern is wrong: %v", rule, err)
+		}
 	}
 }
