@@ -133,7 +133,11 @@ type call struct {
 func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Intent, request ...any) (*call, error) {
 	c := &call{Admin: a, verb: verb, dryRun: dryRun, intent: intent, begun: a.now()}
 	for _, r := range request {
-		c.request = append(c.request, fmt.Sprintf("%v", r))
+		if names, ok := r.([]string); ok {
+			c.request = append(c.request, fmt.Sprintf("%q", names)) // none and nil are the same
+		} else {
+			c.request = append(c.request, fmt.Sprintf("%v", r))
+		}
 	}
 	var err error
 	if c.known, err = a.cfg.Control.Read(ctx); err != nil {

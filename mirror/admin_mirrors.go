@@ -102,7 +102,7 @@ func (c *call) lookAtSource(ctx context.Context) (loops string, err error) {
 			}
 		}
 		mirrors, err := reader.MirrorsOf(ctx, partitions)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrUnsupported) {
 			return err
 		}
 		filter, err := c.settings.TopicFilter()
@@ -110,10 +110,16 @@ func (c *call) lookAtSource(ctx context.Context) (loops string, err error) {
 			return err
 		}
 		for _, m := range mirrors {
-			if m.SourceClusterID != c.destinationID || m.State == statemachine.Stopped {
+			chain := append([]string{m.SourceClusterID}, m.Upstream...)
+			ours := slices.Index(chain, c.destinationID)
+			if ours < 0 || m.State == statemachine.Stopped {
 				continue
 			}
-			what := fmt.Sprintf("%s (mirror %s)", m.Partition.Topic, m.Mirror)
+			what := fmt.Sprintf("%s (mirror %s", m.Partition.Topic, m.Mirror)
+			if ours > 0 {
+				what += ", by way of " + strings.Join(chain[:ours], ", ")
+			}
+			what += ")"
 			if filter.Matches(m.Partition.Topic) {
 				torn = append(torn, what)
 			} else {
@@ -171,7 +177,7 @@ func (a *Admin) Delete(ctx context.Context, o DeleteOptions) (Result, error) {
 			return out, err
 		}
 		for _, topic := range topics {
-			if wish, _ := s.Topic(topic); !stopped(wish) {
+			if wish, _ := s.Topic(topic); !stopped(wish.MirrorName) {
 				return out, c.refuse(ClusterMirrorNotEmpty, topic, "the topic is wanted as %s; Stop it first", wish.MirrorName)
 			}
 		}
@@ -240,9 +246,15 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 		if err != nil {
 			return out, err
 		}
+		before, err := c.altered(entry.Settings, nil, nil)
+		if err != nil {
+			return out, err
+		}
+		both := maps.Clone(before)
+		maps.Copy(both, next)
 		var words []string
-		for _, name := range settingNames(bothOf(entry.Settings, next)) {
-			was, had := entry.Settings[name]
+		for _, name := range settingNames(both) {
+			was, had := before[name]
 			now, has := next[name]
 			switch {
 			case had && !has:
@@ -263,7 +275,7 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 			func(topic string) bool { return !filter.Excludes(topic) }); len(excluded) > 0 {
 			out.notes = append(out.notes, "excluded now, and stopped at the next refresh: "+few(excluded))
 		}
-		if ReconnectNeeded(entry.Settings, next) {
+		if ReconnectNeeded(before, next) {
 			out.notes = append(out.notes, "the running mirror connects to the source anew")
 		}
 		entry.Settings = next
@@ -316,27 +328,18 @@ func (a *Admin) altered(s, set Settings, unset []string) (Settings, error) {
 
 // onlyPatterns says whether patterns are all that is wrong with settings.
 func onlyPatterns(err error) bool {
-	if err == nil {
+	switch e := err.(type) {
+	case nil:
 		return false
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !onlyPatterns(err) })
+	case *Error:
+		return onlyPatterns(e.Err)
 	}
-	var many interface{ Unwrap() []error }
-	if !errors.As(err, &many) {
-		return errors.Is(err, ErrPattern)
-	}
-	return !slices.ContainsFunc(many.Unwrap(), func(err error) bool { return !onlyPatterns(err) })
+	return errors.Is(err, ErrPattern)
 }
 
 func settingNames(s Settings) []string { return slices.Sorted(maps.Keys(s)) }
-
-// bothOf has the names of both.
-func bothOf(a, b Settings) Settings {
-	both := maps.Clone(a)
-	if both == nil {
-		both = Settings{}
-	}
-	maps.Copy(both, b)
-	return both
-}
 
 // settingWords are settings in order, for the hash of a plan.
 func settingWords(s Settings) []string {

@@ -20,31 +20,79 @@ func (c *call) wholeSets(before, after *ControlState, partial bool) (notes []str
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
 		var fresh, rest []string
 		for _, topic := range c.members(after, nil) {
-			if !sets[name].Matches(topic) {
+			if !sets[name].Includes(topic) {
 				continue
 			}
 			now, _ := after.Topic(topic)
 			was, _ := before.Topic(topic)
 			switch {
-			case !stopped(now):
+			case !stopped(now.MirrorName):
 				rest = append(rest, topic)
-			case !stopped(was):
+			case !stopped(was.MirrorName):
 				fresh = append(fresh, topic)
 			}
 		}
-		if len(fresh) == 0 || len(rest) == 0 {
+		torn := tornSet(name, fresh, rest)
+		if torn == "" {
 			continue
 		}
-		torn := fmt.Sprintf("%s of topic set %q would be stopped without %s", strings.Join(fresh, ", "), name, strings.Join(rest, ", "))
 		if !partial {
 			return nil, c.refuse(InvalidRequest, "", "%s; stop the whole set, or say that a part is meant (Partial). Nothing has changed", torn)
 		}
-		notes = append(notes, strings.Replace(torn, "would be", "is", 1)+": they belong together")
+		notes = append(notes, torn)
 	}
 	return notes, nil
 }
 
-func stopped(w TopicWish) bool {
-	_, want, err := w.Wish()
+// tornSet says that some topics of a set are stopped without the rest of it; "" if it stays whole.
+func tornSet(name string, fresh, rest []string) string {
+	if len(fresh) == 0 || len(rest) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("topic set %s belongs together: %s would be stopped without %s", name, strings.Join(fresh, ", "), strings.Join(rest, ", "))
+}
+
+func stopped(mirrorName string) bool {
+	_, want, err := statemachine.ParseMirrorNameValue(mirrorName)
 	return err == nil && want == statemachine.WantStopped
+}
+
+// setMembers are the topics of each topic set. Sets that cannot be read are none: verbs say so.
+func setMembers(settings Settings, topics []TopicSnapshot) map[string][]string {
+	sets, err := settings.TopicSets()
+	if err != nil || len(sets) == 0 {
+		return nil
+	}
+	members := make(map[string][]string, len(sets))
+	for name, filter := range sets {
+		for _, t := range topics {
+			if filter.Includes(t.Topic) {
+				members[name] = append(members[name], t.Topic)
+			}
+		}
+		slices.Sort(members[name])
+	}
+	return members
+}
+
+// tornSets says which topic sets a plan stops a part of.
+func tornSets(s *Snapshot, plan []PlanTopic) []string {
+	var torn []string
+	for _, name := range slices.Sorted(maps.Keys(s.Sets)) {
+		var fresh, rest []string
+		for _, topic := range s.Sets[name] {
+			t, _ := topicOf(s, topic)
+			switch planned := slices.ContainsFunc(plan, func(p PlanTopic) bool { return p.Topic == topic }); {
+			case stopped(t.MirrorName):
+			case planned:
+				fresh = append(fresh, topic)
+			default:
+				rest = append(rest, topic)
+			}
+		}
+		if sentence := tornSet(name, fresh, rest); sentence != "" {
+			torn = append(torn, sentence)
+		}
+	}
+	return torn
 }

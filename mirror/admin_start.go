@@ -220,7 +220,7 @@ func (c *call) discover(ctx context.Context, topics []string, o StartOptions) ([
 			}
 		}
 		if len(names) == 0 {
-			c.notes = append(c.notes, "no topic of the source is to be started now")
+			c.notes = append(c.notes, "the source has no topic that is to be started now")
 		}
 	}
 	slices.Sort(names)

@@ -526,41 +526,6 @@ var adminVerbs = []adminVerb{
 	}},
 }
 
-func TestDryRunGivesTheRealResultAndWritesNothing(t *testing.T) {
-	down := errors.New("down")
-	for _, verb := range adminVerbs {
-		for _, name := range []string{"", "m", "m.paused", "m.stopped", "other", "other.stopped"} {
-			for _, state := range everyState {
-				for fault := range 3 {
-					w, c := &adminWorld{}, controlWith(t)
-					if name != "" {
-						c = controlWith(t, wishOf("t", name))
-					}
-					w.has("m", "t", state, state)
-					w.has("other", "t", state, state)
-					switch fault {
-					case 1:
-						w.broken = down
-					case 2:
-						w.loadErr = down
-					}
-					before, changed := mustRead(t, c), c.Changed()
-					topics := []string{"t", "missing", "t"}
-					dry, dryErr := verb.run(w.admin(t, c), topics, true)
-					if after := mustRead(t, c); !reflect.DeepEqual(after, before) || isClosed(changed) {
-						t.Fatalf("%s %q %s: a dry run wrote %+v", verb.name, name, state, after)
-					}
-					real, realErr := verb.run(w.admin(t, c), topics, false)
-					dry.DryRun = false
-					if fmt.Sprint(dry, dryErr) != fmt.Sprint(real, realErr) {
-						t.Errorf("%s %q %s fault %d:\n dry  %v %v\n real %v %v", verb.name, name, state, fault, dry, dryErr, real, realErr)
-					}
-				}
-			}
-		}
-	}
-}
-
 func TestAResultForEveryTopicInRequestOrder(t *testing.T) {
 	for _, verb := range adminVerbs {
 		w, c := &adminWorld{}, controlWith(t, wishOf("b", "m"), wishOf("a", "m.paused"), wishOf("o", "other"))

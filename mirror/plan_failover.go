@@ -15,6 +15,8 @@ type FailoverOptions struct {
 	Topics []string
 	// Fresh is the age up to which a measured source end counts as what it is now [10 s]. An older one only says what was missing then.
 	Fresh time.Duration
+	// Partial allows failing over a part of a topic set.
+	Partial bool
 }
 
 // FailoverPlan is what making the copy writable would do. It is plain data: String is for a person, JSON gives back an equal plan.
@@ -29,6 +31,8 @@ type FailoverPlan struct {
 	Loss                 Loss                `json:"loss"`     // of all partitions that will be stopped
 	Topics               []PlanTopic         `json:"topics"`   // in the order of the request
 	Partitions           []FailoverPartition `json:"partitions"`
+	Partial              bool                `json:"partial"`  // FailoverOptions.Partial
+	Torn                 []string            `json:"torn"`     // topic sets of which only a part would be stopped, one sentence each; without Partial the failover is refused
 	Unwanted             int                 `json:"unwanted"` // partitions that only the state store knows of (Snapshot.Unwanted): they are not in this plan
 }
 
@@ -69,7 +73,8 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 	fresh := cmp.Or(o.Fresh, 10*time.Second)
 	plan := FailoverPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(), SourceError: s.SourceError,
-		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{}, Unwanted: s.Unwanted,
+		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{}, Partial: o.Partial, Torn: []string{},
+		Unwanted: s.Unwanted,
 	}
 	var known int64
 	never := false
@@ -104,6 +109,10 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 			}
 		}
 		plan.Topics = append(plan.Topics, topic)
+	}
+	plan.Torn = append(plan.Torn, tornSets(&s, plan.Topics)...)
+	if len(plan.Torn) > 0 && !plan.Partial {
+		plan.Severity = SeverityRefused
 	}
 	plan.Loss.Offsets = KnownNumber(known)
 	if never && known == 0 {
@@ -215,6 +224,13 @@ func (p FailoverPlan) String() string {
 		t.line("the source does not answer: %s", p.SourceError)
 	}
 	t.line("%s", p.verdict())
+	for _, torn := range p.Torn {
+		if p.Partial {
+			t.line("PARTIAL: %s", torn)
+		} else {
+			t.line("REFUSED: %s; plan for the whole set, or say that a part is meant (Partial)", torn)
+		}
+	}
 	if p.Unwanted > 0 {
 		t.line("NOT IN THIS PLAN: %s that the state store has in this mirror, of topics that nobody wants here; start those topics, then plan again", plural(p.Unwanted, "partition", "partitions"))
 	}

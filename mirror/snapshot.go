@@ -21,9 +21,10 @@ type Snapshot struct {
 	Taken                time.Time
 	SourceError          string // why the source does not answer; "" if it does, or if that is not known
 	Topics               []TopicSnapshot
-	Partitions           []PartitionStatus // in any order
-	Unwanted             int               // partitions that the store has in this mirror, not stopped, whose topic is not wanted by anybody here
-	Evidence             []Evidence        // for PlanFailback, at most one for a partition
+	Partitions           []PartitionStatus   // in any order
+	Sets                 map[string][]string // topic sets: members of this mirror by the set's name, sorted
+	Unwanted             int                 // partitions that the store has in this mirror, not stopped, whose topic is not wanted by anybody here
+	Evidence             []Evidence          // for PlanFailback, at most one for a partition
 }
 
 // TopicSnapshot is one member of the mirror. It has no partitions in the Snapshot when its logs cannot be opened; Reason says why.
