@@ -317,7 +317,7 @@ func originsOf(t *testing.T, origins ...mirror.TopicOrigin) [][2][]byte {
 	return records
 }
 
-func TestDecision14UpstreamIsTheOriginOfThatMirrorAndTopic(t *testing.T) {
+func TestF71UpstreamIsTheOriginOfThatMirrorAndTopic(t *testing.T) {
 	c := records(t, kfake.NumBrokers(2))
 	w := writerTo(t, c)
 	ids := w.create(2, "orders", stateTopic)
