@@ -10,7 +10,10 @@
 //
 // # What differs from Kafka's Java client
 //
-// Stores of certificates are PEM (KIP-651): Java's own formats are refused with the command that converts them, and a type that is not set means PEM. A setting of the sasl., ssl.
-// and security. families that is not known here is refused, and so is one that says who is trusted, or who the client is, where the chosen security.protocol does not use it: a typing
-// error must not weaken security.
+// Stores of certificates are PEM (KIP-651): Java's own formats are refused with the command that converts them, and a type that is not set means PEM.
+//
+// A setting of the sasl., ssl. and security. families that is not known here is refused, and so is one that says who is trusted, or who the client is, where the chosen
+// security.protocol does not use it: a typing error must not weaken security.
+//
+// A token endpoint's certificate is judged by the authorities of this machine (crypto/x509, SSL_CERT_FILE), not by ssl.truststore.*.
 package kafkaconfig

@@ -85,7 +85,7 @@ func IsSecret(name string) bool {
 	return slices.Contains(secrets, name) || inFamily(name) && !slices.Contains(known, name)
 }
 
-// HasLiteralSecret says whether a secret stands in the settings themselves instead of a reference to where it is kept, and the first setting's name, in sorted order, that holds one.
+// HasLiteralSecret says whether a secret stands in the settings themselves instead of a reference to where it is kept, and the first name, in sorted order, of one that holds it.
 // What is stored of a mirror may hold references only. Certificates are not secret in this sense, nor are the options of a login that name a user.
 func HasLiteralSecret(settings map[string]string) (name string, ok bool) {
 	for _, name := range SecretNames() {

@@ -56,7 +56,9 @@ func Parse(settings map[string]string) (Connection, error) {
 		errs = append(errs, err)
 	}
 	c.RequestTimeout = milliseconds(RequestTimeout, 30*time.Second)
-	d := &dialer{setup: milliseconds(SetupTimeout, 10*time.Second), failures: map[string]int{}}
+	// Where it is not set, a connection may take no more than a third of a request's time, so that another broker can still be asked when one is silent. With Kafka's 30 s
+	// for a request that is Kafka's 10 s.
+	d := &dialer{setup: milliseconds(SetupTimeout, min(10*time.Second, c.RequestTimeout/3)), failures: map[string]int{}}
 	d.most = milliseconds(SetupTimeoutMax, max(30*time.Second, d.setup))
 	if d.most < d.setup {
 		errs = append(errs, &Error{Setting: SetupTimeoutMax, Problem: "is below " + SetupTimeout, Advice: "raise it"})

@@ -18,29 +18,16 @@ import (
 // Nothing is connected to, and no file of a secret or a certificate is read: that happens with each connection and each re-authentication (KIP-368). So a changed password or
 // certificate is taken up without a restart. No error and no printed Config holds a secret.
 func FromSettings(settings mirror.Settings) (Config, error) {
-	var cfg Config
-	s := map[string]string(maps.Clone(settings))
-	if s == nil {
-		s = map[string]string{}
+	s := map[string]string{}
+	maps.Copy(s, settings)
+	if strings.TrimSpace(s[kafkaconfig.RequestTimeout]) == "" {
+		s[kafkaconfig.RequestTimeout] = fmt.Sprint(defaultBound.Milliseconds())
 	}
 	connection, err := kafkaconfig.Parse(s)
-	if err == nil && strings.TrimSpace(s[kafkaconfig.RequestTimeout]) != "" {
-		cfg.Bound = connection.RequestTimeout
-	}
-	if err == nil && strings.TrimSpace(s[kafkaconfig.SetupTimeout]) == "" {
-		// A connection is not worth more of a call's time than another broker's answer is (see lookupOptions).
-		bound := cfg.Bound
-		if bound <= 0 {
-			bound = defaultBound
-		}
-		s[kafkaconfig.SetupTimeout] = fmt.Sprint(min(10*time.Second, clampTimeout(bound/3)).Milliseconds())
-		connection, err = kafkaconfig.Parse(s)
-	}
 	if err != nil {
 		return Config{}, fmt.Errorf("kafkasource: settings of the source: %w", err)
 	}
-	cfg.Seeds, cfg.ClientOptions = connection.Seeds, connection.Options
-	return cfg, nil
+	return Config{Seeds: connection.Seeds, ClientOptions: connection.Options, Bound: connection.RequestTimeout}, nil
 }
 
 // FetchOptions makes a mirror's FetchOptions (mirror.Config.Fetch) of its settings fetch.wait.max.ms, fetch.min.bytes, fetch.max.bytes (of one partition) and
