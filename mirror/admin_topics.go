@@ -199,7 +199,11 @@ func (c *call) holdOrGoOn(ctx context.Context, topics []string, all bool, to sta
 }
 
 func (c *call) holdOrGoOnTopic(s *ControlState, topic string, f facts, to statemachine.Desired, from statemachine.State, allowed func(string, statemachine.Desired) error) (bool, error) {
-	wish, want, err := c.member(s, topic, f.missing())
+	missing := f.missing()
+	if c.cfg.Destination == nil {
+		missing = nil // that nobody has reported a topic does not say that it does not exist
+	}
+	wish, want, err := c.member(s, topic, missing)
 	if err != nil || want == to {
 		return false, err
 	}

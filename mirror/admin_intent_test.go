@@ -1,0 +1,309 @@
+package mirror
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// intents are the verbs with an Intent, each where it changes something.
+var intents = []struct {
+	name string
+	run  func(a *Admin, i Intent, dry bool) (Result, error)
+	// strict: it opens, discards or deletes.
+	strict bool
+	// What there is when the verb is used: it changes something then.
+	wishes []TopicWish
+	state  statemachine.State
+}{
+	{"alter", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.AlterConfig(bg, Settings{"client.id": "x"}, nil, AlterConfigOptions{Intent: i, DryRun: dry})
+	}, false, nil, statemachine.Unknown},
+	{"start", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Start(bg, []string{"t"}, StartOptions{Intent: i, DryRun: dry})
+	}, false, nil, statemachine.Unknown},
+	{"start again", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Start(bg, []string{"t"}, StartOptions{Intent: i, DryRun: dry})
+	}, false, []TopicWish{wishOf("t", "m.stopped")}, statemachine.Stopped},
+	{"start with consent", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Start(bg, []string{"t"}, StartOptions{Intent: i, DryRun: dry, Consents: []Consent{{TopicID: adminTopicID("t"), From: 1, To: 2, Episode: 1}}})
+	}, true, nil, statemachine.Unknown},
+	{"start that adopts", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Start(bg, []string{"t"}, StartOptions{Intent: i, DryRun: dry})
+	}, true, []TopicWish{wishOf("t", "other.stopped")}, statemachine.Stopped},
+	{"start that stops", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Start(bg, []string{"u"}, StartOptions{Intent: i, DryRun: dry, Exclude: []string{"t"}})
+	}, true, []TopicWish{wishOf("t", "m")}, statemachine.Mirroring},
+	{"stop", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Stop(bg, []string{"t"}, StopOptions{Intent: i, DryRun: dry})
+	}, true, []TopicWish{wishOf("t", "m")}, statemachine.Mirroring},
+	{"pause", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Pause(bg, []string{"t"}, PauseOptions{Intent: i, DryRun: dry})
+	}, false, []TopicWish{wishOf("t", "m")}, statemachine.Mirroring},
+	{"resume", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Resume(bg, []string{"t"}, ResumeOptions{Intent: i, DryRun: dry})
+	}, false, []TopicWish{wishOf("t", "m.paused")}, statemachine.Paused},
+	{"recover", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Recover(bg, []string{"t"}, RecoverOptions{Intent: i, DryRun: dry})
+	}, false, []TopicWish{wishOf("t", "m")}, statemachine.Failed},
+	{"delete", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.Delete(bg, DeleteOptions{Intent: i, DryRun: dry})
+	}, true, []TopicWish{wishOf("t", "m.stopped")}, statemachine.Stopped},
+}
+
+func intentWorld(t *testing.T, wishes []TopicWish, state statemachine.State, change ...func(*AdminConfig)) (*Admin, Control) {
+	w, c := &adminWorld{}, controlWith(t, wishes...)
+	mustUpdate(t, c, func(s *ControlState) {
+		s.SetMirror(MirrorEntry{Name: "m", SourceClusterID: "there", Settings: Settings{bootstrapSetting: "a:9092"}})
+	})
+	w.has("m", "t", state)
+	return w.adminOver(t, c, nil, change...), c
+}
+
+func strict(c *AdminConfig) { c.Strict = true }
+
+func TestStrictAdminAsksForReasonAndPlace(t *testing.T) {
+	for _, verb := range intents {
+		for _, tc := range []struct {
+			intent Intent
+			word   string // of the refusal, "" for none
+		}{
+			{Intent{}, "Reason"},
+			{Intent{DestinationClusterID: "here"}, "Reason"},
+			{Intent{Reason: "because"}, "Plan"},
+			{Intent{Reason: "because", DestinationClusterID: "here"}, ""},
+		} {
+			a, c := intentWorld(t, verb.wishes, verb.state, strict)
+			before := mustRead(t, c)
+			if r, err := verb.run(a, tc.intent, true); err != nil || r.Plan == "" {
+				t.Fatalf("%s: dry run %+v: %v", verb.name, tc.intent, err) // that is how one gets a plan
+			}
+			r, err := verb.run(a, tc.intent, false)
+			if !verb.strict || tc.word == "" {
+				if err != nil || reflect.DeepEqual(mustRead(t, c), before) {
+					t.Errorf("%s %+v: %v", verb.name, tc.intent, err)
+				}
+				continue
+			}
+			wantCode(t, verb.name, err, InvalidRequest, tc.word)
+			if !reflect.DeepEqual(mustRead(t, c), before) || len(r.Topics) > 0 {
+				t.Errorf("%s %+v: refused, and something was written", verb.name, tc.intent)
+			}
+		}
+		a, _ := intentWorld(t, verb.wishes, verb.state, strict)
+		dry, err := verb.run(a, Intent{}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := verb.run(a, Intent{Reason: "because", Plan: dry.Plan}, false); err != nil || r.Plan != dry.Plan {
+			t.Errorf("%s with the plan of its dry run: %v %v", verb.name, r, err)
+		}
+	}
+	// A place that nobody can confirm is no confirmation.
+	a, c := intentWorld(t, []TopicWish{wishOf("t", "m")}, statemachine.Mirroring, strict, func(c *AdminConfig) { c.Destination = nil })
+	_, err := a.Stop(bg, []string{"t"}, StopOptions{Intent: Intent{Reason: "because", DestinationClusterID: "here"}})
+	wantCode(t, "unknown destination", err, InvalidRequest, "dry run")
+	report(t, c, NodeReport{Owner: "o", Mirror: "m", Seen: planTime, DestinationID: "here"})
+	if r, err := a.Stop(bg, []string{"t"}, StopOptions{Intent: Intent{Reason: "because", DestinationClusterID: "here"}}); err != nil {
+		t.Errorf("%v %v", r, err)
+	}
+}
+
+func TestWrongClusterIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	for _, verb := range intents {
+		for what, tc := range map[string]struct {
+			intent Intent
+			config func(*AdminConfig)
+			words  []string
+		}{
+			"source of the intent":      {intent: Intent{SourceClusterID: "X"}, words: []string{"X", "there"}},
+			"destination of the intent": {intent: Intent{DestinationClusterID: "Y"}, words: []string{"Y", "here"}},
+			"source of the config":      {config: func(c *AdminConfig) { c.SourceClusterID = "X" }, words: []string{"X", "there"}},
+			"destination of the config": {config: func(c *AdminConfig) { c.DestinationClusterID = "Y" }, words: []string{"Y", "here"}},
+		} {
+			change := []func(*AdminConfig){}
+			if tc.config != nil {
+				change = append(change, tc.config)
+			}
+			a, c := intentWorld(t, verb.wishes, verb.state, change...)
+			before := mustRead(t, c)
+			for _, dry := range []bool{true, false} {
+				_, err := verb.run(a, tc.intent, dry)
+				wantCode(t, verb.name+", "+what, err, InvalidRequest, tc.words...)
+			}
+			if !reflect.DeepEqual(mustRead(t, c), before) {
+				t.Errorf("%s, %s: something was written", verb.name, what)
+			}
+		}
+		// The right ones are fine, and shown.
+		a, _ := intentWorld(t, verb.wishes, verb.state)
+		r, err := verb.run(a, Intent{SourceClusterID: "there", DestinationClusterID: "here"}, false)
+		bootstrap := "a:9092"
+		if err != nil || r.Clusters != (Clusters{SourceID: "there", SourceBootstrap: bootstrap, DestinationID: "here"}) || len(r.Notes) > 0 && strings.Contains(r.Notes[0], "compared") {
+			t.Errorf("%s: %+v %v %v", verb.name, r.Clusters, r.Notes, err)
+		}
+	}
+}
+
+func TestAnIDThatCannotBeComparedIsSaid(t *testing.T) {
+	w, c := &adminWorld{broken: errDown}, controlWith(t, wishOf("t", "m"))
+	r, err := w.admin(t, c).Stop(bg, []string{"t"}, StopOptions{Intent: Intent{SourceClusterID: "X", DestinationClusterID: "Y"}})
+	if err != nil || len(r.Notes) != 2 || !strings.Contains(r.Notes[0], "X") || !strings.Contains(r.Notes[1], "Y") {
+		t.Errorf("%v %v", r.Notes, err)
+	}
+}
+
+func TestPlanIsTheSameForTheSameOnly(t *testing.T) {
+	for _, verb := range intents {
+		a, c := intentWorld(t, verb.wishes, verb.state)
+		first, err := verb.run(a, Intent{Reason: "one"}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What moves by itself is no part of it.
+		report(t, c, NodeReport{Owner: "o", Mirror: "m", Seen: planTime, DestinationID: "here"}, PartitionReport{Mirror: "m", Topic: "t", TopicID: adminTopicID("t"), Owner: "o", DestinationEnd: 7, At: planTime})
+		mustUpdate(t, c, func(s *ControlState) {
+			s.Set(wishOf("somebody else's", "other"))
+			if w, ok := s.Topic("t"); ok {
+				w.Recover += 3
+				s.Set(w)
+			}
+		})
+		second, err := verb.run(a, Intent{Reason: "two", Plan: first.Plan}, true)
+		if err != nil || second.Plan != first.Plan {
+			t.Errorf("%s: plan %s, then %s: %v", verb.name, first.Plan, second.Plan, err)
+		}
+	}
+}
+
+func TestPlanThatDoesNotFitIsRefusedAndSaysWhy(t *testing.T) {
+	stop := func(a *Admin, plan string, o StopOptions, topics ...string) (Result, error) {
+		o.Intent.Plan = plan
+		return a.Stop(bg, topics, o)
+	}
+	for what, tc := range map[string]struct {
+		change func(t *testing.T, a *Admin, c Control)
+		topics []string
+		word   string
+	}{
+		"the desired state is another": {func(t *testing.T, _ *Admin, c Control) {
+			mustUpdate(t, c, func(s *ControlState) { s.Set(wishOf("t", "m.stopped")) })
+		}, []string{"t", "u"},
+			"it would do something else now"},
+		"the topic has gone": {func(t *testing.T, _ *Admin, c Control) { mustUpdate(t, c, func(s *ControlState) { s.Remove("u") }) }, []string{"t", "u"}, "UNKNOWN_TOPIC_OR_PARTITION"},
+		"another request":    {func(*testing.T, *Admin, Control) {}, []string{"t"}, "another request"},
+		"another cluster": {func(t *testing.T, _ *Admin, c Control) {
+			mustUpdate(t, c, func(s *ControlState) { s.SetMirror(MirrorEntry{Name: "m", SourceClusterID: "elsewhere"}) })
+		}, []string{"t", "u"}, "other clusters"},
+	} {
+		a, c := intentWorld(t, []TopicWish{wishOf("t", "m"), wishOf("u", "m")}, statemachine.Mirroring)
+		dry, err := stop(a, "", StopOptions{DryRun: true}, "t", "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tc.change(t, a, c)
+		before := mustRead(t, c)
+		for _, again := range []bool{true, false} {
+			r, err := stop(a, dry.Plan, StopOptions{DryRun: again}, tc.topics...)
+			wantCode(t, what, err, InvalidRequest, tc.word, dry.Plan, "Nothing has changed")
+			if len(r.Topics) > 0 {
+				t.Errorf("%s: results %v", what, r)
+			}
+		}
+		if !reflect.DeepEqual(mustRead(t, c), before) {
+			t.Errorf("%s: something was written", what)
+		}
+	}
+	a, _ := intentWorld(t, []TopicWish{wishOf("t", "m")}, statemachine.Mirroring)
+	_, err := stop(a, "yesterday's", StopOptions{}, "t")
+	wantCode(t, "no plan", err, InvalidRequest, "of any dry run")
+}
+
+func TestPlanHashesKeepTheirPartsApart(t *testing.T) {
+	all := map[string]string{}
+	for _, words := range [][]string{nil, {""}, {"a"}, {"a", "b"}, {"ab"}, {"a,b"}, {"1:a"}, {"a", ""}, {"", "a"}} {
+		h := planHash(words, nil, nil)
+		if other, ok := all[h]; ok {
+			t.Errorf("%q and %s have the plan %s", words, other, h)
+		}
+		all[h] = fmt.Sprintf("%q", words)
+	}
+}
+
+func TestAcceptance2_11TopicSets(t *testing.T) {
+	settings := Settings{topicSetPrefix + "billing": "bill.*,invoices", topicSetPrefix + "shop": "cart"}
+	wishes := []TopicWish{wishOf("billed", "m"), wishOf("bills", "m.paused"), wishOf("invoices", "m"), wishOf("billed-old", "m.stopped"), wishOf("bill-of-others", "other"), wishOf("cart", "m")}
+	for _, tc := range []struct {
+		what  string
+		run   func(a *Admin) (Result, error)
+		words []string // of the refusal
+	}{
+		{"a part", func(a *Admin) (Result, error) { return a.Stop(bg, []string{"billed", "cart"}, StopOptions{}) }, []string{"billing", "billed", "without bills, invoices", "Partial"}},
+		{"a part by pattern", func(a *Admin) (Result, error) { return a.Stop(bg, nil, StopOptions{Patterns: []string{"bill.*"}}) }, []string{"billing", "without invoices"}},
+		{"a part by exclusion", func(a *Admin) (Result, error) {
+			return a.Start(bg, []string{"new"}, StartOptions{Exclude: []string{"invoices"}})
+		}, []string{"billing", "without billed, bills"}},
+		{"the whole set", func(a *Admin) (Result, error) {
+			return a.Stop(bg, []string{"billed", "bills", "invoices"}, StopOptions{})
+		}, nil},
+		{"another set", func(a *Admin) (Result, error) { return a.Stop(bg, []string{"cart"}, StopOptions{}) }, nil},
+		{"all", func(a *Admin) (Result, error) { return a.Stop(bg, nil, StopOptions{AllTopics: true}) }, nil},
+		{"what is stopped already", func(a *Admin) (Result, error) { return a.Stop(bg, []string{"billed-old"}, StopOptions{}) }, nil},
+	} {
+		w, c := &adminWorld{}, withSettings(t, settings, wishes...)
+		before := mustRead(t, c)
+		r, err := tc.run(w.admin(t, c))
+		if tc.words == nil {
+			if err != nil {
+				t.Errorf("%s: %v", tc.what, err)
+			}
+			continue
+		}
+		wantCode(t, tc.what, err, InvalidRequest, tc.words...)
+		if !reflect.DeepEqual(mustRead(t, c), before) || len(r.Topics) > 0 {
+			t.Errorf("%s: refused, and something was written", tc.what)
+		}
+	}
+	w, c := &adminWorld{}, withSettings(t, settings, wishes...)
+	r, err := w.admin(t, c).Stop(bg, []string{"billed"}, StopOptions{Partial: true})
+	if err != nil || !slices.Equal(outcomes(r), []string{"billed changed"}) || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "without bills, invoices") {
+		t.Errorf("a part that is meant: %v %v %v", outcomes(r), r.Notes, err)
+	}
+	// The same again stops nothing new, so it tears nothing.
+	if r, err := w.admin(t, c).Stop(bg, []string{"billed"}, StopOptions{}); err != nil {
+		t.Errorf("again: %v %v", r, err)
+	}
+	// Sets that cannot be read stop no failover.
+	c = withSettings(t, Settings{topicSetPrefix + "billing": "a("}, wishes...)
+	if r, err := w.admin(t, c).Stop(bg, []string{"billed"}, StopOptions{}); err != nil || len(r.Notes) != 1 {
+		t.Errorf("sets that cannot be read: %v %v", r, err)
+	}
+}
+
+func TestResultForAPerson(t *testing.T) {
+	w, c := &adminWorld{}, controlWith(t, wishOf("a", "m"), wishOf("b", "m.stopped"))
+	mustUpdate(t, c, func(s *ControlState) {
+		s.SetMirror(MirrorEntry{Name: "m", SourceClusterID: "there", Settings: Settings{bootstrapSetting: "a:9092", topicSetPrefix + "x": "a|c", "sasl.jaas.config": "${env:LOGIN}"}})
+		s.Set(wishOf("c", "m"))
+	})
+	dry, _ := w.admin(t, c).Stop(bg, []string{"a", "b", "missing"}, StopOptions{Partial: true, DryRun: true})
+	real, _ := w.admin(t, c).Stop(bg, []string{"a", "b", "missing"}, StopOptions{Partial: true})
+	golden(t, "../results/stop.txt", []byte(dry.String()+"\n"+real.String()))
+	if strings.Contains(real.String(), "LOGIN") {
+		t.Error("a secret's reference is shown")
+	}
+}
+
+func TestOperatorIsFilledFromTheProcess(t *testing.T) {
+	o := Operator{}.complete()
+	if o.User == "" || o.Client == "" {
+		t.Errorf("%+v", o)
+	}
+	if o := (Operator{Host: "h", User: "u", Client: "c"}).complete(); o != (Operator{Host: "h", User: "u", Client: "c"}) {
+		t.Errorf("%+v", o)
+	}
+}
