@@ -16,6 +16,9 @@ import (
 // silentAfter is how long a process may be silent before it counts as not running: it reports at every refresh of its metadata, which is 30 s unless set otherwise.
 const silentAfter = 2 * time.Minute
 
+// repeatedAfter is how long a process that is heard of may leave out a partition of which nothing is new (refreshedReports refreshes of 30 s), with some room.
+const repeatedAfter = refreshedReports*30*time.Second + silentAfter
+
 // Description is how a mirror is, as far as its desired state, the state store and the reports of its processes say; they may be dead since. It is plain data. Numbers that
 // nobody knows are unknown, and what was only reported has a time.
 type Description struct {
@@ -200,7 +203,8 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 		if known && there && x.State != statemachine.Stopped.String() {
 			// A process that is heard of reports what changes; what it has not told again is as it was.
 			node, ok := heard[x.Owner]
-			now := ok && d.Taken.Sub(node.Seen) <= silentAfter && node.SourceError == "" && x.State == statemachine.Mirroring.String()
+			now := ok && d.Taken.Sub(node.Seen) <= silentAfter && node.SourceError == "" && x.State == statemachine.Mirroring.String() &&
+				!x.Reported.Before(node.Opened) && d.Taken.Sub(x.Reported) <= repeatedAfter && x.Reported.Sub(x.SourceSeen) <= silentAfter
 			x.Lag = Lag{Offsets: KnownNumber(max(0, source-copied)), AtLeast: !now}
 		}
 	}

@@ -1,0 +1,247 @@
+package mirror
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// describeWorld is a mirror whose process has died fourteen minutes ago: one topic was in step, one lagged, one had failed, one is stopped, one was never taken up.
+func describeWorld(t *testing.T, change ...func(s *ControlState)) (*adminWorld, Control) {
+	t.Helper()
+	c := NewMemoryControl()
+	mustUpdate(t, c, func(s *ControlState) {
+		s.SetMirror(MirrorEntry{Name: "m", SourceClusterID: "q1Sh-9_ISia_zwGINzRvyQ", Created: planTime.Add(-72 * time.Hour), Settings: Settings{bootstrapSetting: "kafka-1:9092",
+			topicsIncludeSetting: "orders.*", "security.protocol": "SASL_SSL", "sasl.jaas.config": `o.a.k.PlainLoginModule required username="mirror" password="${env:SECRET}";`}})
+		for _, w := range []TopicWish{wishOf("clicks", "m"), wishOf("done", "m.stopped"), wishOf("new", "m"), wishOf("orders", "m"), wishOf("held", "m.paused"), wishOf("foreign", "other")} {
+			s.Set(w)
+		}
+		s.SetOrigin(TopicOrigin{Mirror: "m", Topic: "orders", SourceClusterID: "q1Sh-9_ISia_zwGINzRvyQ", Upstream: []string{"third", "fourth"}})
+		for _, f := range change {
+			f(s)
+		}
+	})
+	seen := planTime.Add(-14 * time.Minute)
+	w := &adminWorld{}
+	w.has("m", "orders", statemachine.Mirroring, statemachine.Failed)
+	w.has("m", "clicks", statemachine.Failed)
+	w.has("m", "done", statemachine.Stopped)
+	w.has("m", "held", statemachine.Paused)
+	w.topics = map[string]Topic{} // the destination has lost them: what was reported has to do
+	for i := range w.entries {
+		e := &w.entries[i]
+		switch {
+		case e.Key.TopicID == adminTopicID("done"):
+			e.LME = &statemachine.LastMirrorEpoch{Epoch: 5, Offset: 58, Episode: 1}
+		case e.Key.TopicID == adminTopicID("clicks"):
+			e.State.ErrorMessage, e.State.RetryAttempt = "the source's topic was deleted and created again", statemachine.NonRetryable
+		case e.State.State == statemachine.Failed:
+			e.State.ErrorMessage, e.State.RetryAttempt = "source unreachable: connection refused", 7
+		}
+	}
+	part := func(topic string, partition int32, state statemachine.State, source, end int64) PartitionReport {
+		return PartitionReport{Mirror: "m", Topic: topic, Partition: partition, TopicID: adminTopicID(topic), Owner: "node-1", State: state, SourceEnd: source, SourceSeen: seen.Add(-3 * time.Second),
+			DestinationEnd: end, At: seen}
+	}
+	never := part("clicks", 0, statemachine.Preparing, Unknown, 40)
+	never.SourceSeen = time.Time{}
+	lost := part("orders", 1, statemachine.Mirroring, 1020, 900)
+	lost.LostFrom, lost.LostTo = 100, 150
+	// One report of another mirror with the same topic, and one of a topic of that name that was deleted since.
+	other, old := part("orders", 0, statemachine.Stopped, 1, 1), part("orders", 0, statemachine.Stopped, 2, 2)
+	other.Mirror, other.Owner = "other", "node-9"
+	old.TopicID, old.Owner, old.At = TopicID{9}, "node-0", seen.Add(-time.Hour)
+	report(t, c, NodeReport{Owner: "node-0", Mirror: "m", Host: "host-0", PID: 99, Opened: planTime.Add(-50 * time.Hour), Seen: seen.Add(-time.Hour), DestinationID: "here"}, old)
+	report(t, c, NodeReport{Owner: "node-9", Mirror: "other", Host: "host-9", PID: 9, Opened: planTime, Seen: planTime}, other)
+	report(t, c, NodeReport{Owner: "node-1", Mirror: "m", Host: "host-1", PID: 4711, Opened: planTime.Add(-26 * time.Hour), Seen: seen, DestinationID: "here",
+		SourceError: "dial tcp 10.0.0.1:9092: connect: connection refused", Trouble: []string{"gone: unknown topic at the source"}},
+		part("orders", 0, statemachine.Mirroring, 1000, 1000), lost, never, part("done", 0, statemachine.Stopped, 60, 61), part("held", 0, statemachine.Paused, 30, 20))
+	return w, c
+}
+
+func describe(t *testing.T, w *adminWorld, c Control, change ...func(*AdminConfig)) Description {
+	t.Helper()
+	d, err := w.adminOver(t, c, nil, change...).Describe(bg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func partOf(t *testing.T, d Description, topic string, partition int) DescribedPartition {
+	t.Helper()
+	for _, x := range d.Topics {
+		if x.Topic == topic && partition < len(x.Partitions) {
+			return x.Partitions[partition]
+		}
+	}
+	t.Fatalf("%s-%d is missing in %+v", topic, partition, d.Topics)
+	return DescribedPartition{}
+}
+
+func TestSpec1_3DescribeTexts(t *testing.T) {
+	w, c := describeWorld(t)
+	dead := describe(t, w, c, func(cfg *AdminConfig) { cfg.Destination = nil })
+	golden(t, "../descriptions/dead.txt", []byte(dead.String()))
+
+	// The same mirror alive.
+	now := planTime.Add(-3 * time.Second)
+	report(t, c, NodeReport{Owner: "node-1", Mirror: "m", Host: "host-1", PID: 4712, Opened: planTime.Add(-time.Minute), Seen: now, DestinationID: "here"},
+		PartitionReport{Mirror: "m", Topic: "orders", Partition: 1, TopicID: adminTopicID("orders"), Owner: "node-1", State: statemachine.Preparing, Reason: "waits for replicas",
+			SourceEnd: 1030, SourceSeen: now, DestinationEnd: 1025, At: now})
+	w.entries = w.entries[:0]
+	w.has("m", "orders", statemachine.Mirroring, statemachine.Mirroring)
+	golden(t, "../descriptions/alive.txt", []byte(describe(t, w, c).String()))
+
+	// Nothing but a name.
+	c = NewMemoryControl()
+	mustUpdate(t, c, func(s *ControlState) { s.SetMirror(MirrorEntry{Name: "m", Created: planTime}) })
+	golden(t, "../descriptions/empty.txt", []byte(describe(t, &adminWorld{}, c).String()))
+}
+
+func TestSpec1_3DescribeKeepsSecretsToItself(t *testing.T) {
+	w, c := describeWorld(t)
+	d := describe(t, w, c)
+	inJSON, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{d.String(), string(inJSON)} {
+		if strings.Contains(text, "SECRET") || strings.Contains(text, "PlainLoginModule") || !strings.Contains(text, "hidden") {
+			t.Errorf("a secret, or nothing in its place: %s", text)
+		}
+	}
+	if e, _ := entryOf(t, c); !strings.Contains(e.Settings["sasl.jaas.config"], "SECRET") {
+		t.Error("describing has changed the settings")
+	}
+}
+
+// TestSpec1_3DescribeTrustsTheStateStore: what is recorded beats what was reported, and what was reported does when nothing is recorded.
+func TestSpec1_3DescribeTrustsTheStateStore(t *testing.T) {
+	w, c := describeWorld(t)
+	d := describe(t, w, c)
+	if p := partOf(t, d, "orders", 1); p.State != "FAILED" || p.RetryAttempt != 7 || !strings.Contains(p.Reason, "refused") {
+		t.Errorf("%+v", p)
+	}
+	if p := partOf(t, d, "done", 0); p.LME != KnownNumber(5) || p.LMO != KnownNumber(58) || p.Lag != (Lag{}) {
+		t.Errorf("%+v", p)
+	}
+	if p := partOf(t, d, "orders", 0); p.DestinationEnd != KnownNumber(1000) || p.Owner != "node-1" {
+		t.Errorf("%+v: the report of another mirror, or of a topic that was deleted", p)
+	}
+	w.loadErr = errDown
+	w.entries = nil
+	d = describe(t, w, c)
+	if p := partOf(t, d, "orders", 1); p.State != "MIRRORING" {
+		t.Errorf("%+v", p)
+	}
+	if !strings.Contains(strings.Join(d.Notes, "\n"), "down") {
+		t.Errorf("notes %q do not say that the store is down", d.Notes)
+	}
+}
+
+// TestSpec1_3DescribeNeverShowsALagThatNobodyKnows: a number of a process that is dead, or whose source does not answer, is no lag.
+func TestSpec1_3DescribeNeverShowsALagThatNobodyKnows(t *testing.T) {
+	const lost = "unknown, 30 when last seen"
+	for what, tc := range map[string]struct {
+		node  NodeReport
+		state statemachine.State
+		at    time.Duration // ago
+		seen  time.Duration // before at
+		lag   string
+	}{
+		"alive":                    {NodeReport{Seen: planTime.Add(-time.Minute)}, statemachine.Mirroring, 0, 0, "30"},
+		"nothing was new for long": {NodeReport{Seen: planTime}, statemachine.Mirroring, 5 * time.Minute, time.Minute, "30"},
+		"dead":                     {NodeReport{Seen: planTime.Add(-silentAfter - 1)}, statemachine.Mirroring, 0, 0, lost},
+		"told by an earlier process of that owner": {NodeReport{Seen: planTime, Opened: planTime.Add(-time.Second)}, statemachine.Mirroring, 2 * time.Second, 0, lost},
+		"not told again when it had to be":         {NodeReport{Seen: planTime}, statemachine.Mirroring, repeatedAfter + 1, 0, lost},
+		"the source was not measured then":         {NodeReport{Seen: planTime}, statemachine.Mirroring, 0, silentAfter + 1, lost},
+		"source is down":                           {NodeReport{Seen: planTime, SourceError: "refused"}, statemachine.Mirroring, 0, 0, lost},
+		"failed":                                   {NodeReport{Seen: planTime}, statemachine.Failed, 0, 0, lost},
+		"paused":                                   {NodeReport{Seen: planTime}, statemachine.Paused, 0, 0, lost},
+		"stopped":                                  {NodeReport{Seen: planTime}, statemachine.Stopped, 0, 0, "unknown"},
+	} {
+		w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
+		w.has("m", "t", tc.state)
+		tc.node.Owner, tc.node.Mirror = "o", "m"
+		at := planTime.Add(-tc.at)
+		report(t, c, tc.node, PartitionReport{Mirror: "m", Topic: "t", TopicID: adminTopicID("t"), Owner: "o", State: tc.state, SourceEnd: 100, SourceSeen: at.Add(-tc.seen), DestinationEnd: 70, At: at})
+		report(t, c, NodeReport{Owner: "another", Mirror: "m", Seen: planTime})
+		if p := partOf(t, describe(t, w, c), "t", 0); p.Lag.String() != tc.lag {
+			t.Errorf("%s: lag %q, want %q", what, p.Lag, tc.lag)
+		}
+	}
+	w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
+	w.has("m", "t", statemachine.Mirroring)
+	if p := partOf(t, describe(t, w, c), "t", 0); p.Lag.String() != "unknown" || p.State != "MIRRORING" {
+		t.Errorf("never reported: %+v", p)
+	}
+}
+
+func TestAcceptance2_11HeadLineOfATornMirror(t *testing.T) {
+	many := func(n int, value string) (wishes []TopicWish) {
+		for i := range n {
+			wishes = append(wishes, wishOf(value+string(rune('a'+i)), value))
+		}
+		return wishes
+	}
+	sets := Settings{topicSetPrefix + "billing": "b.*", topicSetPrefix + "shop": "s.*"}
+	for what, tc := range map[string]struct {
+		settings Settings
+		wishes   []TopicWish
+		head     string // its beginning
+	}{
+		"few of few":      {nil, []TopicWish{wishOf("a", "m.stopped"), wishOf("b", "m")}, "PARTIALLY FAILED OVER: 1 of 2 topics (STOPPED a; MIRRORING b)"},
+		"many of many":    {nil, append(many(20, "m"), many(20, "m.stopped")...), "PARTIALLY FAILED OVER: 20 of 40 topics (STOPPED m.stoppeda, m.stoppedb, m.stoppedc …; MIRRORING ma, mb, mc …)"},
+		"some are paused": {nil, []TopicWish{wishOf("a", "m.stopped"), wishOf("b", "m.paused"), wishOf("c", "m")}, "PARTIALLY FAILED OVER: 1 of 3 topics (STOPPED a; MIRRORING c; PAUSED b)"},
+		"whole":           {nil, []TopicWish{wishOf("a", "m"), wishOf("b", "m.paused")}, "MIRRORING: 1 topic, 1 PAUSED"},
+		"all stopped":     {nil, []TopicWish{wishOf("a", "m.stopped"), wishOf("b", "m.stopped")}, "FAILED OVER: 2 topics"},
+		"a set as a whole": {sets, []TopicWish{wishOf("b1", "m.stopped"), wishOf("b2", "m.stopped"), wishOf("s1", "m"), wishOf("x", "m")},
+			"MIRRORING: 2 topics, 2 STOPPED"},
+		"two torn sets": {sets, []TopicWish{wishOf("b1", "m.stopped"), wishOf("b2", "m"), wishOf("s1", "m"), wishOf("s2", "m.stopped")},
+			"PARTIALLY FAILED OVER: 1 of 2 topics of set billing (STOPPED b1; MIRRORING b2); PARTIALLY FAILED OVER: 1 of 2 topics of set shop (STOPPED s2; MIRRORING s1)"},
+		"nothing": {nil, nil, "NO TOPICS"},
+	} {
+		d := describe(t, &adminWorld{}, withSettings(t, tc.settings, tc.wishes...))
+		if want := tc.head + "; no process has reported yet"; d.Head != want || d.Partial != strings.HasPrefix(tc.head, "PARTIALLY") {
+			t.Errorf("%s: %q, partial %v; want %q", what, d.Head, d.Partial, want)
+		}
+		if first, _, _ := strings.Cut(d.String(), "\n"); first != d.Head {
+			t.Errorf("%s: the text begins with %q", what, first)
+		}
+	}
+}
+
+func TestDescribeOfATopicThatNobodyHasReported(t *testing.T) {
+	w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"), wishOf("new", "m"))
+	w.has("m", "t", statemachine.Mirroring, statemachine.Unknown)
+	d := describe(t, w, c)
+	if p := partOf(t, d, "t", 1); p.State != "UNKNOWN" {
+		t.Errorf("%+v", p)
+	}
+	if notes := strings.Join(d.Notes, "\n"); !strings.Contains(notes, "new: not taken up by any process yet") || strings.Contains(notes, "t: not") {
+		t.Errorf("notes %q", notes)
+	}
+	w.broken = errDown
+	if d = describe(t, w, c); !strings.Contains(strings.Join(d.Notes, "\n"), "could not look up t: down") {
+		t.Errorf("notes %q", d.Notes)
+	}
+}
+
+func TestDescribeErrors(t *testing.T) {
+	w := &adminWorld{}
+	_, err := w.admin(t, NewMemoryControl()).Describe(bg)
+	wantCode(t, "no mirror", err, UnknownClusterMirror)
+	if _, err := w.admin(t, &deafControl{Control: controlWith(t), down: true}).Describe(bg); !errors.Is(err, errDown) {
+		t.Errorf("control down: %v", err)
+	}
+	// A mirror between other clusters than those that are pinned is shown all the same, with a word on it.
+	d := describe(t, w, controlWith(t), func(cfg *AdminConfig) { cfg.DestinationClusterID = "Y" })
+	if len(d.Notes) == 0 || !strings.Contains(d.Notes[0], "Y") || d.Clusters.DestinationID != "here" {
+		t.Errorf("%+v", d)
+	}
+}
