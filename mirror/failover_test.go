@@ -138,3 +138,42 @@ func TestFailoverAndFailbackAreNotCompleteBeforeTheMirrorKnowsTheTopics(t *testi
 		expectWords(t, over.String(), "t: m/t: UNKNOWN_TOPIC_OR_PARTITION: its logs are not open here yet; run the same again")
 	})
 }
+
+func TestAcceptance2_11FailoverOfPartOfASetIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSide(t, memlog.Config{ClusterID: "A"}), newSide(t, memlog.Config{ClusterID: "B"})
+		for _, topic := range []string{"bills", "carts", "invoices"} {
+			a.local(topic, 1)
+			a.fill(topic, 0, 3)
+		}
+		m := open(t, "m", a.Cluster, b)
+		defer m.close()
+		m.start("bills", "carts", "invoices")
+		m.untilInStep()
+		if _, err := m.Admin().AlterConfig(t.Context(), mirror.Settings{"mirror.topic.set.billing": "bill.*,invoices"}, nil, mirror.AlterConfigOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		plan := mirror.PlanFailover(m.Snapshot(), mirror.FailoverOptions{Topics: []string{"bills"}})
+		report, err := m.ExecuteFailover(t.Context(), plan)
+		if !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) || len(report.Partitions) > 0 || plan.Severity != mirror.SeverityRefused {
+			t.Fatalf("%v\n%s\n%s", err, plan, report)
+		}
+		expectWords(t, err.Error(), "billing", "invoices", "Partial")
+		if !each(m.Status(), inStep) {
+			t.Fatalf("something was stopped: %s", show(m.Status()))
+		}
+		if report, err = m.Failover(t.Context(), mirror.FailoverOptions{Topics: []string{"bills"}, Partial: true}); err != nil || len(report.Partitions) != 1 {
+			t.Fatalf("%v\n%s", err, report)
+		}
+		d, err := m.Admin().Describe(t.Context())
+		if err != nil || !strings.HasPrefix(d.Head, "PARTIALLY FAILED OVER: 1 of 2 topics of set billing (STOPPED bills; MIRRORING invoices)") {
+			t.Fatalf("%v %q", err, d.Head)
+		}
+		if report, err = m.Failover(t.Context(), mirror.FailoverOptions{Topics: []string{"bills", "invoices"}}); err != nil || len(report.Partitions) != 2 {
+			t.Fatalf("%v\n%s", err, report)
+		}
+		if d, err = m.Admin().Describe(t.Context()); err != nil || d.Partial || !d.Alive {
+			t.Errorf("%v %q, alive %v", err, d.Head, d.Alive)
+		}
+	})
+}

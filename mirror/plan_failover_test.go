@@ -140,6 +140,45 @@ func TestFailoverPlanTexts(t *testing.T) {
 	}
 }
 
+func TestAcceptance2_11FailoverPlanOfPartOfASet(t *testing.T) {
+	s := eastSnapshot(mirrored("bills", 0, 10, 10, time.Second), mirrored("carts", 0, 10, 10, time.Second), mirrored("invoices", 0, 10, 10, time.Second))
+	s.Sets = map[string][]string{"billing": {"bills", "invoices"}, "shop": {"carts"}}
+	for _, tc := range []struct {
+		what     string
+		o        FailoverOptions
+		stopped  string // beforehand
+		severity Severity
+		words    []string
+	}{
+		{"a part", FailoverOptions{Topics: []string{"bills", "carts"}}, "", SeverityRefused, []string{"REFUSED: ", "billing", "bills would be stopped without invoices"}},
+		{"a part that is meant", FailoverOptions{Topics: []string{"bills"}, Partial: true}, "", SeveritySafe, []string{"PARTIAL: ", "bills would be stopped without invoices"}},
+		{"all", FailoverOptions{}, "", SeveritySafe, nil},
+		{"the rest", FailoverOptions{Topics: []string{"bills"}}, "invoices", SeveritySafe, nil},
+		{"what is stopped already", FailoverOptions{Topics: []string{"bills"}}, "bills", SeveritySafe, nil},
+	} {
+		now := s
+		now.Topics = slices.Clone(s.Topics)
+		for i := range now.Topics {
+			if now.Topics[i].Topic == tc.stopped {
+				now.Topics[i].MirrorName = "east.stopped"
+			}
+		}
+		plan := PlanFailover(now, tc.o)
+		text := plan.String()
+		if plan.Severity != tc.severity || len(plan.Torn) != min(len(tc.words), 1) || plan.Partial != tc.o.Partial {
+			t.Errorf("%s: severity %s, torn %q", tc.what, plan.Severity, plan.Torn)
+		}
+		for _, word := range tc.words {
+			if !strings.Contains(text, word) {
+				t.Errorf("%s: %q is missing in\n%s", tc.what, word, text)
+			}
+		}
+		if tc.words == nil && (strings.Contains(text, "REFUSED") || strings.Contains(text, "PARTIAL")) {
+			t.Errorf("%s:\n%s", tc.what, text)
+		}
+	}
+}
+
 func TestFailoverPlanIsAPureFunction(t *testing.T) {
 	s := liveSnapshot()
 	first := PlanFailover(s, FailoverOptions{}).String()
