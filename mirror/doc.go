@@ -30,6 +30,25 @@ so after a restart start again the topics that are to be mirrored, not those tha
 Verbs record what is wanted; nil says that it is recorded, not that it is done. Mirror.Await waits for a status. Mirror.ExecuteFailover and Mirror.ExecuteFailback record,
 wait and report. All of them end with their context, and none of them needs the source, except PlanFailback and what follows from it.
 
+A Mirror that is opened exists by that. Where processes share a Control, each may use the verbs, and look at a mirror whose process has died: an Admin of one's own has
+Create, Delete, AlterConfig, Start, Stop, Pause, Resume, Recover, List, Describe and History. Each verb has a dry run, and a dry run a plan:
+
+	control := mirror.NewMemoryControl() // mirror.NewControl makes one that processes share
+	admin, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "dr", Control: control, States: store, Destination: dst, Strict: true})
+	if err != nil {
+		return err
+	}
+	dry, err := admin.Stop(ctx, []string{"orders"}, mirror.StopOptions{DryRun: true})
+	if err != nil {
+		return err
+	}
+	fmt.Println(dry) // which clusters, which topics, and the plan's name
+	_, err = admin.Stop(ctx, []string{"orders"}, mirror.StopOptions{Intent: mirror.Intent{Reason: "east is lost", Plan: dry.Plan}})
+
+What would be done otherwise than the plan says is refused, and so is a verb that finds other clusters than those that are named or pinned. A strict Admin asks for
+a reason and a plan, or the destination's cluster id, wherever something is opened, discarded or deleted. Who did what and why is in History. Topics of one topic set
+(setting mirror.topic.set.NAME) are stopped together, unless a part is meant.
+
 The night of the failover:
 
 	plan := mirror.PlanFailover(m.Snapshot(), mirror.FailoverOptions{})
@@ -45,7 +64,7 @@ play no part in it. What cannot be known is Unknown or the zero time, never a nu
 
 # Errors and events
 
-A verb's errors are *Error, with the codes of KIP-1279; a source's are *SourceError, whose Code says what kind of trouble it is and whose Advice what to do. What happens in
+What a verb refuses is an *Error, with the codes of KIP-1279; other errors of a verb are the Control's or the store's. A source's errors are *SourceError, whose Code says what kind of trouble it is and whose Advice what to do. What happens in
 the background has no caller to return to. It is in three places with the same words: PartitionStatus.Reason (TopicStatus.Err for a whole topic), an Event, and the Logger.
 Events are handed to Config.OnEvent one at a time; those of one partition come in their order. The function is called on the mirror's own goroutines: it must not block, and must not
 call the Mirror. To do more than to print or count, put the event into a channel of yours with room, and drop it when there is none.
