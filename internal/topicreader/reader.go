@@ -106,6 +106,17 @@ func (r *Reader) Next(name string, number int32) int64 {
 	return r.topics[name].partitions[number].next
 }
 
+// Leader is the broker that leads a partition as far as is known, -1 for none.
+func (r *Reader) Leader(name string, number int32) int32 {
+	if number < 0 || number >= r.Partitions(name) {
+		return -1
+	}
+	return r.topics[name].partitions[number].leader
+}
+
+// Forget makes the next call ask for leaders anew.
+func (r *Reader) Forget() { r.stale = true }
+
 // Total is the sum of all positions. It grows with everything that is read.
 func (r *Reader) Total() int64 {
 	var sum int64
@@ -151,6 +162,11 @@ func (r *Reader) ReadToEnd(ctx context.Context, apply func(Record)) error {
 			}
 		}
 	})
+}
+
+// Look finds out which topics there are and who leads them, and reads nothing. Errors are those of ReadToEnd.
+func (r *Reader) Look(ctx context.Context) error {
+	return r.persist(ctx, func() error { return nil })
 }
 
 // SkipToEnd moves the positions to the high watermarks that the partitions have now. What lies before is not read.

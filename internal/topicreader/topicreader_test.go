@@ -64,7 +64,8 @@ func client(t *testing.T, seeds []string, opts ...kgo.Opt) *kgo.Client {
 func produce(t *testing.T, cl *kgo.Client, topic string, partition int32, values ...string) {
 	t.Helper()
 	for _, v := range values {
-		r := &kgo.Record{Topic: topic, Partition: partition, Key: []byte("k-" + v), Value: []byte(v), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("1")}, {Key: "h", Value: []byte(v)}}}
+		r := &kgo.Record{Topic: topic, Partition: partition, Key: []byte("k-" + v), Value: []byte(v)}
+		r.Headers = []kgo.RecordHeader{{Key: "h", Value: []byte("1")}, {Key: "h", Value: []byte(v)}}
 		if v == "" {
 			r.Value = nil
 		}
@@ -157,6 +158,10 @@ func TestLeaderChanges(t *testing.T) {
 	c := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(2, "a"))
 	cl := client(t, c.ListenAddrs())
 	r := New(cl, "a")
+	if err := r.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "looked", []any{r.Partitions("a"), r.Total(), r.Leader("a", 2), r.Leader("none", 0)}, []any{2, 0, -1, -1})
 	produce(t, cl, "a", 0, "x")
 	same(t, "before", read(t, r), map[string]string{"a-0@0": "x"})
 	for i := range int32(3) {
@@ -166,7 +171,17 @@ func TestLeaderChanges(t *testing.T) {
 		v := fmt.Sprint("v", i)
 		produce(t, cl, "a", 0, v)
 		same(t, "after", read(t, r), map[string]string{fmt.Sprintf("a-0@%d", i+1): v})
+		same(t, "leader", r.Leader("a", 0), i)
 	}
+	if err := c.MoveTopicPartition("a", 1, (r.Leader("a", 1)+1)%3); err != nil {
+		t.Fatal(err)
+	}
+	before := r.Leader("a", 1)
+	r.Forget()
+	if err := r.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "leader asked for anew", r.Leader("a", 1), (before+1)%3)
 }
 
 func TestMissingTopics(t *testing.T) {

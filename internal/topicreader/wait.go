@@ -23,7 +23,8 @@ type poll struct {
 }
 
 // Wait returns when there is something behind the positions: committed records, or the end of a transaction that was aborted. It may return without a reason, and it
-// leaves the positions where they are. It goes on over brokers that are down, and ends with ctx and with what is refused for good (see ReadToEnd). Its long polls occupy the client's connections for Fetch: whoever reads while another waits does so with another client. SkipToEnd does not mind.
+// leaves the positions where they are. It goes on over brokers that are down, and ends with ctx and with what is refused for good (see ReadToEnd). Its long polls occupy the
+// client's connections for Fetch: whoever reads while another waits does so with another client. SkipToEnd does not mind.
 func (r *Reader) Wait(ctx context.Context) error {
 	return r.persist(ctx, func() error {
 		for {

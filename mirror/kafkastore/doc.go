@@ -1,0 +1,102 @@
+/*
+Package kafkastore keeps a keyedlog.Log on compacted topics of the destination cluster, so that the states of mirrors and what operators want of them live where the copies
+live, and any process can go on where another one died.
+
+	s, err := kafkastore.Open(ctx, kafkastore.Config{Seeds: []string{"standby:9092"}})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	states, control := keyedlog.NewStateStore(s), mirror.NewControl(s)
+	_, _ = states, control // for mirror.Config
+
+# Topics
+
+A record is where its type says (the int16 that its key begins with). Keys and values are those of spec §8 and of package mirror, byte for byte; who wrote a record and in
+which update travels in its headers (writer, session, update, of).
+
+	__mirror_state     states and last mirror epochs, types 1 and 2, in partition statemachine.StatePartition of the key
+	__mirror_control   what mirrors and topics there are, consents …; and who writes as whom: type 64
+	__mirror_stop      stop and failover
+	__mirror_pause     pause, resume, recover
+	__mirror_history   what was done, by whom and why
+	__mirror_status    how partitions and processes are
+
+They are created by the first Open of a writer, or before the first record, compacted, with Config.ReplicationFactor copies of which all but one must have a record before
+it counts. Topics that exist are used as they are, but one that is not compacted is refused. They must not get more partitions, and must not be deleted while anybody uses
+them.
+
+# Why nobody writes beside another
+
+Two kinds of transactional ids keep writers apart. InitProducerId of an id commits or aborts, before it answers, what was begun under it, and from then on refuses whoever
+initialised it before (fencing). A read to the end comes behind every transaction that was committed before it began (package topicreader).
+
+	prefix-owner-W   of writer W: its session's own records
+	prefix-control   of everything else: Log.Update, and claims, which are updates by a session of keys that are not its own
+
+Log.Update: initialise control; read to the end; decide; write in one transaction under control. Somebody who initialises control in between fences it, and it begins anew.
+So updates and claims come one after the other, and each decides on all that those before it wrote.
+
+Open(W): (o1) initialise owner-W; (o2) initialise control; (o3) read to the end; (o4) write the session's record, with a number and a random token, in one transaction under
+owner-W.
+
+Session.Update, when every named key was written by this very session: decide on what this process knows, write under owner-W. Nobody else may write such a key:
+keyedlog.CheckOwner allows it only to who has read a newer session of W. That one's o4 was committed, so its o1 had fenced this session before, and its o3 had read all that
+this one committed. So the records decided on are the newest ones, or the write fails.
+
+A claim: (c1) initialise control; (c2) see that the session's record still is this session's own; (c3) initialise owner-W, read to the end, and see again; decide on what
+was read; (c4) write in one transaction under control. With an Open of the same writer elsewhere there are two cases. c1 comes before o2: then either c4 was committed
+before o2 answered, and o3 reads it, or o2 fences it and it is never committed. c1 comes after o2: then c3 comes after o1 and fences it. Either o4 was committed before,
+then c3 reads it and the claim gives up; or o4 fails, and Open begins anew. So when Open returns, nothing of an older session can be written any more, and all that was is
+read.
+
+A claim of another writer's key is allowed when F, who wrote it in session k, has a session above k. Its o4 was read, so session k is fenced, and all that it wrote was read
+too. The newer session of F itself must claim the key, and claims come one after the other.
+
+A partition's two records (types 1 and 2 of one mirror, topic and partition) belong together: whoever may not write the one may not write the other. So a session that has
+one of them writes the other without a claim, which it does whenever a mirror is stopped, and looks at it with every write.
+
+Fenced is not always taken over: a transaction that took longer than its timeout is aborted by the cluster, which moves the epoch too. So a session whose id was fenced
+reads first; if the session's record is another's it is over for good; if it is its own, it initialises the id and reads again, because somebody may have opened the writer
+in between. A process that wakes up after it was taken over therefore writes nothing and fences nobody. If it wakes between o1 and o4 it fences the one that takes over,
+which then begins anew.
+
+An update that was sent and not answered (EndTxn lost) is asked for again. When the answer says that the id was initialised since, its records are looked for: one with its
+random id is there, then it was written; none, and its keys are as they were, then it was not, and it is tried again. keyedlog.ErrOutcomeUnknown is left for when the
+context ends before that is known, or the keys have been written again since. After any request without an answer the id is initialised again before its next transaction: a
+request that comes late must not end it (KIP-890).
+
+Order: what Log.Update decides on may be changed meanwhile by sessions that write their own keys; such an update counts as one before theirs.
+
+# Reading
+
+Read asks each broker for the ends of its partitions and fetches what is new, until a reading finds nothing new: then what it shows is what there was at a moment. Where
+others write without a pause it takes the twentieth reading; that shows every update whole or not at all, but of two sessions that write at once it may show the later one
+only. A transaction that a dead process left open hides what follows until its timeout (Config.TransactionTimeout, and up to 10 s more): Read waits, and says so if its
+context ends. Opening the dead process's writer ends it at once.
+
+View.Version is the number of offsets that were read. It is the same for all processes that have read the same.
+
+# Requests and rights
+
+	Read             ListOffsets, Fetch: DESCRIBE and READ on all topics. Once: Metadata, DescribeConfigs (DESCRIBE_CONFIGS if granted; without it nobody checks cleanup.policy)
+	Check            ListOffsets, Fetch of __mirror_control
+	Log.Update       Read, and under prefix-control: FindCoordinator, InitProducerId, AddPartitionsToTxn, Produce, EndTxn: WRITE on that transactional id, and on the topics of the
+	                 records that really change. AddPartitionsToTxn adds all of them or none, so without a right nothing is written
+	Open, claims     the same, and WRITE on prefix-owner-W and, for Open, on __mirror_control
+	first Open       CreateTopics: CREATE on the topics; make them by hand where processes shall not
+
+As kafka-acls.sh has them, with --bootstrap-server HOST:PORT --add and the principal of each role, which has everything of the roles before it:
+
+	viewer    --allow-principal User:V --operation Read --topic __mirror_ --resource-pattern-type prefixed
+	operator  --allow-principal User:O --operation Write --transactional-id clustermirror-control
+	          --allow-principal User:O --operation Write --topic __mirror_pause   (pause, resume, recover)
+	          --allow-principal User:O --operation Write --topic __mirror_history
+	on-call   --allow-principal User:C --operation Write --topic __mirror_stop    (stop, failover)
+	admin     --allow-principal User:A --operation Write --topic __mirror_control (create, start, delete, consent)
+	node      --allow-principal User:N --operation All --topic __mirror_ --resource-pattern-type prefixed
+	          --allow-principal User:N --operation Write --transactional-id clustermirror- --resource-pattern-type prefixed
+
+READ and WRITE imply DESCRIBE. Whoever may write prefix-control can hold up other updates; whoever may write prefix-owner-W can fence the process that runs as W.
+*/
+package kafkastore

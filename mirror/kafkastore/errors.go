@@ -1,0 +1,108 @@
+package kafkastore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/clustermirror/clustermirror/internal/topicreader"
+	"github.com/clustermirror/clustermirror/keyedlog"
+)
+
+// AccessError: the destination cluster refuses something to this user. Nothing of the update was written.
+type AccessError struct {
+	Resource string // "topic", "transactional-id", "cluster", as kafka-acls.sh has them
+	Name     string // "" for the cluster
+	Right    string // "Read", "Write", "Describe", "Create"
+	Err      error
+}
+
+func (e *AccessError) Error() string {
+	resource := "--" + e.Resource
+	if e.Name != "" {
+		resource += " " + e.Name
+	}
+	return fmt.Sprintf("kafkastore: no right to %s %s %s: %v; if the role is meant to have it: "+
+		"kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME --operation %s %s", e.Right, e.Resource, e.Name, e.Err, e.Right, resource)
+}
+
+func (e *AccessError) Unwrap() error { return e.Err }
+
+// TopicError: a topic of the store cannot be made or used as it is.
+type TopicError struct {
+	Topic string
+	Err   error
+}
+
+func (e *TopicError) Error() string { return fmt.Sprintf("kafkastore: topic %s: %v", e.Topic, e.Err) }
+
+func (e *TopicError) Unwrap() error { return e.Err }
+
+// errFenced: somebody else initialised the transactional id, or the cluster gave up on the transaction. Nothing of it will be committed.
+var errFenced = errors.New("the transactional id was initialised again")
+
+// retryError is something that waiting may heal. Nothing was committed, and nothing of the transaction will be once its id is initialised again.
+type retryError struct{ err error }
+
+func (e *retryError) Error() string { return e.err.Error() }
+func (e *retryError) Unwrap() error { return e.err }
+
+func again(format string, args ...any) error { return &retryError{fmt.Errorf(format, args...)} }
+
+// mayRepeat says whether the same call from its beginning may succeed.
+func mayRepeat(err error) bool {
+	var r *retryError
+	return (errors.Is(err, errFenced) || errors.As(err, &r)) && !errors.Is(err, keyedlog.ErrOutcomeUnknown)
+}
+
+// lostError: the end of a transaction was asked for and not answered.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// readFailed turns an error of a Reader into this package's words.
+func readFailed(err error) error {
+	var access *topicreader.AccessError
+	if errors.As(err, &access) {
+		right := "Read"
+		if access.Right == "DESCRIBE" {
+			right = "Describe"
+		}
+		return &AccessError{Resource: "topic", Name: access.Topic, Right: right, Err: access.Err}
+	}
+	return fmt.Errorf("kafkastore: read: %w", err)
+}
+
+// transactionFailed judges the error code of a request about a transactional id; topic is "" unless the code is a topic's.
+func transactionFailed(id, topic string, code int16) error {
+	err := kerr.ErrorForCode(code)
+	switch err {
+	case nil:
+		return nil
+	case kerr.TransactionalIDAuthorizationFailed:
+		return &AccessError{Resource: "transactional-id", Name: id, Right: "Write", Err: err}
+	case kerr.ClusterAuthorizationFailed:
+		return &AccessError{Resource: "cluster", Right: "IdempotentWrite", Err: err}
+	case kerr.TopicAuthorizationFailed:
+		return &AccessError{Resource: "topic", Name: topic, Right: "Write", Err: err}
+	case kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState, kerr.TransactionAbortable, kerr.UnknownProducerID:
+		return fmt.Errorf("%w: %w", errFenced, err)
+	case kerr.InvalidTransactionTimeout:
+		return fmt.Errorf("kafkastore: transactional id %s: %w; lower Config.TransactionTimeout below the cluster's transaction.max.timeout.ms", id, err)
+	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidRequiredAcks, kerr.UnsupportedVersion, kerr.UnsupportedForMessageFormat,
+		kerr.PolicyViolation, kerr.InvalidRequest, kerr.SaslAuthenticationFailed:
+		return &TopicError{Topic: topic, Err: err}
+	}
+	return again("transactional id %s: %w", id, err) // the rest passes, or ends with the context
+}
+
+// requestFailed judges an error that is no answer.
+func requestFailed(what string, err error) error {
+	var broker *kerr.Error
+	if errors.As(err, &broker) && (broker == kerr.SaslAuthenticationFailed || broker == kerr.UnsupportedSaslMechanism || broker == kerr.IllegalSaslState) {
+		return fmt.Errorf("kafkastore: %s: %w; check user, password and SASL mechanism", what, broker)
+	}
+	return again("%s: %w", what, err)
+}

@@ -1,0 +1,304 @@
+package kafkastore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/keyedlog"
+)
+
+// two are two processes on the same topics.
+type two struct {
+	testing.TB
+	cfg  Config
+	a, b *Store
+	line *lifeline // of a
+	far  *lifeline // of b
+}
+
+func newTwo(t testing.TB) *two {
+	t.Helper()
+	x := &two{TB: t, cfg: sharedConfig(t, newPrefix())}
+	x.a, x.line = process(t, x.cfg)
+	x.b, x.far = process(t, x.cfg)
+	return x
+}
+
+// started runs f beside the test. The returned function waits for it.
+func started(t testing.TB, f func(context.Context) error) (wait func() error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	t.Cleanup(cancel)
+	return func() error { return <-done }
+}
+
+// await waits for a trap.
+func await(t testing.TB, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the request does not come")
+	}
+}
+
+func count(k []byte, release bool) func(keyedlog.View) ([]keyedlog.Change, error) {
+	return func(v keyedlog.View) ([]keyedlog.Change, error) {
+		r, _ := v.Get(k)
+		n, _ := strconv.Atoi(string(r.Value))
+		return []keyedlog.Change{{Key: k, Value: []byte(strconv.Itoa(n + 1)), Release: release}}, nil
+	}
+}
+
+func mustFenced(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, keyedlog.ErrFenced) {
+		t.Errorf("error %v, want %v", err, keyedlog.ErrFenced)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The steps of the package's text: an Open of the same writer comes before each request of a claim.
+func TestRealOpenDuringAClaim(t *testing.T) {
+	t.Parallel()
+	for _, step := range []struct {
+		name string
+		kind kmsg.Key
+		nth  int
+	}{
+		{"before c1", kmsg.InitProducerID, 1}, {"before c2", kmsg.ListOffsets, 1}, {"before c3", kmsg.InitProducerID, 2},
+		{"before c4", kmsg.AddPartitionsToTxn, 1}, {"before the records of c4", kmsg.Produce, 1}, {"before the end of c4", kmsg.EndTxn, 1},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			x := newTwo(t)
+			k := key(66, "k")
+			n := opened(t, x.a, "w")
+			at, release := x.line.hold(step.kind, step.nth, false)
+			defer release()
+			wait := started(t, func(ctx context.Context) error { return try(ctx, n, change(k, "old")) })
+			await(t, at)
+			m := opened(t, x.b, "w")
+			expect(t, m, k, "-")
+			release()
+			mustFenced(t, wait())
+			expect(t, x.b, k, "-")
+			write(t, m, change(k, "new"))
+			write(t, m, change(k, "newer"))
+			expect(t, x.a, k, "newer by w/2")
+			mustFenced(t, n.Check(t.Context()))
+		})
+	}
+}
+
+// An old session writes while its writer is being opened elsewhere: between o2 and o4, and once o4 is committed but not answered.
+func TestRealWritesDuringAnOpen(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"own", "claim"} {
+		begin := func(t *testing.T) (x *two, n keyedlog.Session, k []byte) {
+			x = newTwo(t)
+			n = opened(t, x.a, "w")
+			k = key(66, "k")
+			if kind == "own" {
+				write(t, n, change(k, "0"))
+			}
+			return x, n, k
+		}
+		t.Run(kind+" before o4", func(t *testing.T) {
+			x, n, k := begin(t)
+			at, release := x.far.hold(kmsg.AddPartitionsToTxn, 1, false)
+			defer release()
+			var m keyedlog.Session
+			wait := started(t, func(ctx context.Context) (err error) { m, err = x.b.Open(ctx, "w"); return err })
+			await(t, at)
+			write(t, n, change(k, "1")) // its id was initialised, but the newest session is still this one
+			release()
+			must(t, wait())
+			mustFenced(t, try(t.Context(), n, change(k, "2")))
+			expect(t, m, k, "1 by w/1")
+			write(t, m, change(k, "3"))
+		})
+		t.Run(kind+" after o4", func(t *testing.T) {
+			x, n, k := begin(t)
+			before := shown(t, x.a, k)
+			at, release := x.far.hold(kmsg.EndTxn, 1, true)
+			defer release()
+			var m keyedlog.Session
+			wait := started(t, func(ctx context.Context) (err error) { m, err = x.b.Open(ctx, "w"); return err })
+			await(t, at)
+			mustFenced(t, try(t.Context(), n, change(k, "1")))
+			release()
+			must(t, wait())
+			expect(t, m, k, before)
+			write(t, m, change(k, "3"))
+		})
+	}
+}
+
+// Whoever decided while somebody else wrote decides anew.
+func TestRealUpdatesOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []kmsg.Key{kmsg.ListOffsets, kmsg.AddPartitionsToTxn, kmsg.Produce, kmsg.EndTxn} {
+		t.Run(kind.Name(), func(t *testing.T) {
+			x := newTwo(t)
+			k := key(66, "k")
+			update(t, x.b, change(k, "10"))
+			at, release := x.line.hold(kind, 1, false)
+			defer release()
+			wait := started(t, func(ctx context.Context) error { return x.a.Update(ctx, count(k, false)) })
+			await(t, at)
+			must(t, x.b.Update(t.Context(), count(k, false)))
+			release()
+			must(t, wait())
+			expect(t, x.b, k, "12")
+		})
+	}
+}
+
+// Each request of an update, and each answer, is lost once: the update is there exactly once.
+func TestRealLostRequests(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		for _, kind := range []kmsg.Key{kmsg.InitProducerID, kmsg.AddPartitionsToTxn, kmsg.Produce, kmsg.EndTxn, kmsg.ListOffsets, kmsg.Fetch} {
+			name := kind.Name()
+			if after {
+				name += ", answer"
+			}
+			t.Run(name, func(t *testing.T) {
+				x := newTwo(t)
+				k, own := key(66, "k"), key(66, "own")
+				n := opened(t, x.a, "w")
+				write(t, n, change(own, "0"))
+				for i, change := range []func() error{
+					func() error { return x.a.Update(t.Context(), count(k, true)) },
+					func() error { return n.Update(t.Context(), [][]byte{own}, count(own, false)) },
+					func() error { return n.Update(t.Context(), [][]byte{own, k}, count(k, true)) },
+				} {
+					if i == 1 && (kind == kmsg.InitProducerID || kind == kmsg.ListOffsets || kind == kmsg.Fetch) {
+						continue // an update of a session's own records has no such request
+					}
+					x.line.on(kind, 1, after, lose)
+					must(t, change())
+				}
+				expect(t, x.b, k, "2")
+				if kind == kmsg.AddPartitionsToTxn || kind == kmsg.Produce || kind == kmsg.EndTxn {
+					expect(t, x.b, own, "1 by w/1")
+				}
+			})
+		}
+	}
+}
+
+// EndTxn is lost, and before it is asked for again somebody else initialises the id.
+func TestRealOutcomeOfALostEnd(t *testing.T) {
+	t.Parallel()
+	k, other := key(66, "k"), key(66, "other")
+	lost := func(t *testing.T, after bool, meanwhile func(x *two)) (x *two, err error) {
+		x = newTwo(t)
+		update(t, x.b, change(k, "1"), change(other, "1"))
+		x.line.on(kmsg.EndTxn, 1, after, lose)
+		at, release := x.line.hold(kmsg.EndTxn, 2, false)
+		defer release()
+		wait := started(t, func(ctx context.Context) error { return x.a.Update(ctx, count(k, false)) })
+		await(t, at)
+		meanwhile(x)
+		release()
+		return x, wait()
+	}
+	t.Run("it was committed", func(t *testing.T) {
+		x, err := lost(t, true, func(x *two) { update(t, x.b, change(other, "2")) })
+		must(t, err)
+		expect(t, x.b, k, "2")
+	})
+	t.Run("it was not committed", func(t *testing.T) {
+		x, err := lost(t, false, func(x *two) { update(t, x.b, change(other, "2")) })
+		must(t, err)
+		expect(t, x.b, k, "2")
+	})
+	t.Run("it was committed and written over", func(t *testing.T) {
+		x, err := lost(t, true, func(x *two) { must(t, x.b.Update(t.Context(), count(k, false))) })
+		must(t, err) // its records are still there
+		expect(t, x.b, k, "3")
+	})
+	t.Run("it was not committed and the key was written", func(t *testing.T) {
+		x, err := lost(t, false, func(x *two) { must(t, x.b.Update(t.Context(), count(k, false))) })
+		if !errors.Is(err, keyedlog.ErrOutcomeUnknown) {
+			t.Errorf("error %v, want %v", err, keyedlog.ErrOutcomeUnknown)
+		}
+		expect(t, x.b, k, "2")
+	})
+	t.Run("the context ends before it is known", func(t *testing.T) {
+		x := newTwo(t)
+		update(t, x.b, change(k, "1"))
+		ctx, cancel := context.WithCancel(t.Context())
+		x.line.on(kmsg.EndTxn, 1, true, lose)
+		x.line.on(kmsg.EndTxn, 2, false, func() error { cancel(); return errLost })
+		if err := x.a.Update(ctx, count(k, false)); !errors.Is(err, keyedlog.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		expect(t, x.b, k, "2")
+		must(t, x.a.Update(t.Context(), count(k, false)))
+		expect(t, x.b, k, "3")
+	})
+}
+
+// The cluster moves the epoch of a transaction that took too long. That is no takeover.
+func TestRealFencedWithoutATakeover(t *testing.T) {
+	t.Parallel()
+	x := newTwo(t)
+	k := key(66, "k")
+	n := opened(t, x.a, "w")
+	write(t, n, change(k, "1"))
+	for _, kind := range []kmsg.Key{kmsg.AddPartitionsToTxn, kmsg.Produce, kmsg.EndTxn} {
+		at, release := x.line.hold(kind, 1, false)
+		wait := started(t, func(ctx context.Context) error { return n.Update(ctx, [][]byte{k}, count(k, false)) })
+		await(t, at)
+		must(t, x.b.newProducer(x.b.ownerID("w")).init(t.Context()))
+		release()
+		must(t, wait())
+	}
+	expect(t, x.b, k, "4 by w/1")
+	must(t, n.Check(t.Context()))
+}
+
+// Whoever may not write one of the two records of a partition may not write the other; whoever has one writes the other without a claim.
+func TestRealTwins(t *testing.T) {
+	t.Parallel()
+	x := newTwo(t)
+	n, m := opened(t, x.a, "w"), opened(t, x.b, "other")
+	state, lme := stateKey("m", 3), lmeKey("m", 3)
+	write(t, n, change(state, "1"))
+	for _, who := range []func(context.Context) error{
+		func(ctx context.Context) error { return try(ctx, m, change(lme, "x")) },
+		func(ctx context.Context) error { return x.b.Update(ctx, put(change(lme, "x"))) },
+	} {
+		if err := who(t.Context()); !errors.Is(err, keyedlog.ErrOwned) {
+			t.Errorf("error %v, want %v", err, keyedlog.ErrOwned)
+		}
+	}
+	x.line.requests()
+	write(t, n, change(state, "2"), change(lme, "2"))
+	for _, kind := range x.line.requests() {
+		if kind == kmsg.InitProducerID {
+			t.Error("the twin of an own record was claimed")
+		}
+	}
+	expect(t, x.b, lme, "2 by w/1")
+	write(t, n, keyedlog.Change{Key: state, Value: []byte("3"), Release: true}, keyedlog.Change{Key: lme, Value: []byte("3"), Release: true})
+	write(t, m, change(lme, "4"))
+	expect(t, x.a, lme, "4 by other/1")
+	if err := try(t.Context(), n, change(state, "5")); !errors.Is(err, keyedlog.ErrOwned) {
+		t.Errorf("error %v, want %v", err, keyedlog.ErrOwned)
+	}
+}

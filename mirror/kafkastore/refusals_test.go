@@ -1,0 +1,153 @@
+package kafkastore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/keyedlog"
+)
+
+func makeTopic(t *testing.T, cfg Config, topic string, partitions int32, policy string) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(cfg.Seeds...))
+	must(t, err)
+	defer cl.Close()
+	_, err = kadm.NewClient(cl).CreateTopic(t.Context(), partitions, 1, map[string]*string{"cleanup.policy": &policy}, cfg.namespace+topic)
+	must(t, err)
+}
+
+func TestRealTopicsThatExist(t *testing.T) {
+	t.Parallel()
+	t.Run("partitions are kept", func(t *testing.T) {
+		cfg := sharedConfig(t, newPrefix())
+		makeTopic(t, cfg, stateTopic, 11, "compact")
+		s := open(t, cfg)
+		update(t, s, change(stateKey("m", 0), "x"))
+		expect(t, open(t, cfg), stateKey("m", 0), "x")
+		if n := s.reader.Partitions(cfg.namespace + stateTopic); n != 11 {
+			t.Errorf("%d partitions", n)
+		}
+	})
+	for _, policy := range []string{"delete", "compact,delete"} {
+		t.Run(policy, func(t *testing.T) {
+			cfg := sharedConfig(t, newPrefix())
+			s := open(t, cfg)
+			makeTopic(t, cfg, stopTopic, 1, policy)
+			refused := func(err error) {
+				t.Helper()
+				var topic *TopicError
+				if !errors.As(err, &topic) || topic.Topic != cfg.namespace+stopTopic || !errors.Is(err, errNotCompacted) {
+					t.Errorf("error %v", err)
+				}
+			}
+			_, err := Open(t.Context(), cfg)
+			refused(err)
+			refused(s.Update(t.Context(), put(change(key(66, "k"), "x"))))
+			_, err = s.Open(t.Context(), "w")
+			refused(err)
+		})
+	}
+	t.Run("more replicas than brokers", func(t *testing.T) {
+		cfg := sharedConfig(t, newPrefix())
+		cfg.ReplicationFactor = 4
+		err := open(t, cfg).Update(t.Context(), put(change(key(66, "k"), "x")))
+		var topic *TopicError
+		if !errors.As(err, &topic) || !strings.Contains(err.Error(), "mirror.state.topic.replication.factor") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("the configuration of new ones", func(t *testing.T) {
+		cfg := sharedConfig(t, newPrefix())
+		cfg.ReplicationFactor = 3
+		opened(t, open(t, cfg), "w")
+		c := kafkatest.Shared(t)
+		got, err := c.Admin().DescribeTopicConfigs(t.Context(), open(t, cfg).topics()...)
+		must(t, err)
+		if len(got) != len(Topics()) {
+			t.Errorf("%d topics", len(got))
+		}
+		for _, r := range got {
+			for _, x := range r.Configs {
+				want := map[string]string{"cleanup.policy": "compact", "min.insync.replicas": "2", "unclean.leader.election.enable": "false", "segment.bytes": "8388608"}[x.Key]
+				if want != "" && x.MaybeValue() != want {
+					t.Errorf("%s: %s=%s, want %s", r.Name, x.Key, x.MaybeValue(), want)
+				}
+			}
+		}
+	})
+}
+
+// A topic that was deleted and made again is read anew, and versions do not fall.
+func TestRealTopicMadeAgain(t *testing.T) {
+	t.Parallel()
+	cfg := sharedConfig(t, newPrefix())
+	s := open(t, cfg)
+	k := key(72, "k")
+	update(t, s, change(k, "x"), change(key(66, "k"), "x"))
+	expect(t, s, k, "x")
+	version := s.version
+	c := kafkatest.Shared(t)
+	_, err := c.Admin().DeleteTopics(t.Context(), cfg.namespace+pauseTopic)
+	must(t, err)
+	makeTopic(t, cfg, pauseTopic, 1, "compact")
+	poll(t, "the new topic", func() bool {
+		err := s.Read(t.Context(), func(v keyedlog.View) error {
+			if v.Version() < version {
+				t.Errorf("version %d, was %d", v.Version(), version)
+			}
+			if _, ok := v.Get(k); ok {
+				return errors.New("still there")
+			}
+			return nil
+		})
+		return err == nil
+	})
+	expect(t, s, key(66, "k"), "x")
+	update(t, s, change(k, "y"))
+	expect(t, open(t, cfg), k, "y")
+}
+
+// What was not read for so long that tombstones may be gone is read anew.
+func TestRealReadsAnewAfterALongTime(t *testing.T) {
+	t.Parallel()
+	cfg := sharedConfig(t, newPrefix())
+	s := open(t, cfg)
+	k := key(66, "k")
+	update(t, s, change(k, "x"))
+	expect(t, s, k, "x")
+	before := s.records
+	s.read = s.read.Add(-reloadAfter + time.Minute)
+	expect(t, s, k, "x")
+	if s.records != before {
+		t.Error("everything was read anew although the last time is not long ago")
+	}
+	s.read = time.Now().Add(-reloadAfter - time.Minute)
+	expect(t, s, k, "x")
+	if s.records == before {
+		t.Error("nothing was read anew")
+	}
+	if s.version < 1 {
+		t.Errorf("version %d", s.version)
+	}
+}
+
+// A silent cluster ends no call later than its bound.
+func TestBoundWithoutACluster(t *testing.T) {
+	l := new(lifeline)
+	l.sever()
+	begin := time.Now()
+	_, err := Open(t.Context(), Config{Seeds: []string{"127.0.0.1:1"}, ClientOptions: []kgo.Opt{kgo.Dialer(l.dial)}, Bound: 200 * time.Millisecond})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v after %v", err, time.Since(begin))
+	}
+	if _, err := Open(t.Context(), Config{}); err == nil {
+		t.Error("a configuration without an address was accepted")
+	}
+}

@@ -1,0 +1,409 @@
+package kafkastore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/topicreader"
+	"github.com/clustermirror/clustermirror/keyedlog"
+)
+
+// Store is a keyedlog.Log on the compacted topics of a cluster. Safe for concurrent use.
+type Store struct {
+	cfg    Config
+	client *kgo.Client
+
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+
+	// reading guards reader and everything that is read with it; writing lets one call of this process at a time use the control id. Both are taken with a context.
+	// Who takes both takes writing first.
+	reading  lock
+	writing  lock
+	checking lock // guards checker
+
+	reader  *topicreader.Reader
+	vetted  map[string]bool
+	read    time.Time // when everything was read last
+	checker *checker
+
+	mu           sync.Mutex // held for moments; taken after all others
+	records      *records
+	base         int64 // what is added to positions, so that versions do not fall when everything is read anew
+	version      int64
+	statePlaces  int32
+	leaders      map[place]int32
+	coordinators map[string]int32
+	sessions     map[*session]struct{}
+	closed       bool
+	changed      chan struct{}
+	watching     bool
+}
+
+// lock is a mutex that a context ends waiting for.
+type lock chan struct{}
+
+func newLock() lock { return make(lock, 1) }
+
+func (l lock) take(ctx context.Context) error {
+	select {
+	case l <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l lock) give() { <-l }
+
+// Open connects to the cluster and looks at the topics that there are. It reads, writes and creates nothing. Errors: *AccessError, *TopicError, and that the cluster does not
+// answer.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		cfg: cfg, reading: newLock(), writing: newLock(), checking: newLock(), vetted: make(map[string]bool), records: newRecords(), leaders: make(map[place]int32),
+		coordinators: make(map[string]int32), sessions: make(map[*session]struct{}), changed: make(chan struct{}),
+	}
+	if s.client, err = cfg.client(); err != nil {
+		return nil, fmt.Errorf("kafkastore: options for the client: %w", err)
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.reader = s.newReader(s.client, s.topics()...)
+	s.checker = &checker{reader: s.newReader(s.client, s.controlTopic()), sessions: make(map[string]sessionRecord)}
+	if err := s.look(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) look(ctx context.Context) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return s.repeat(ctx, func() error {
+		if err := s.reader.Look(ctx); err != nil {
+			return readFailed(err)
+		}
+		return s.vetNew(ctx)
+	})
+}
+
+func (s *Store) newReader(client *kgo.Client, topics ...string) *topicreader.Reader {
+	return topicreader.New(client, topics...).MissingIsEmpty()
+}
+
+// begin bounds a call. It must be ended.
+func (s *Store) begin(ctx context.Context) (bounded context.Context, end func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, fmt.Errorf("%w: the store; open it again", keyedlog.ErrClosed)
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Bound)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return bounded, func() { stop(); cancel() }, nil
+}
+
+// ended says why a call ended whose context did.
+func (s *Store) ended(ctx context.Context, err error) error {
+	if s.ctx.Err() != nil {
+		return fmt.Errorf("%w: the store was closed meanwhile: %w", keyedlog.ErrClosed, err)
+	}
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("kafkastore: %w; the last answer was: %w", ctx.Err(), err)
+	}
+	return err
+}
+
+// repeat runs a step until it succeeds, fails for good, or the context ends. Pauses grow and are random, so that processes that fence each other get out of step.
+func (s *Store) repeat(ctx context.Context, step func() error) error {
+	const first, longest = 10 * time.Millisecond, 500 * time.Millisecond
+	most := first
+	for {
+		err := step()
+		if err == nil {
+			return nil
+		}
+		if !mayRepeat(err) {
+			if s.ctx.Err() != nil {
+				return s.ended(ctx, err)
+			}
+			return err
+		}
+		if pause(ctx, rand.N(most)+time.Millisecond) != nil {
+			return s.ended(ctx, err)
+		}
+		most = min(2*most, longest)
+	}
+}
+
+func (s *Store) control() string                 { return s.cfg.Prefix + "-control" }
+func (s *Store) controlTopic() string            { return s.cfg.namespace + controlTopic }
+func (s *Store) ownerID(writer string) string    { return s.cfg.Prefix + "-owner-" + writer }
+func (s *Store) newProducer(id string) *producer { return &producer{store: s, id: id} }
+
+// exclusive runs f as the only process that uses the control id: whatever others began with it before is committed or aborted, and what f has not committed when another
+// process comes is not committed at all; then it runs again. writing is held.
+func (s *Store) exclusive(ctx context.Context, f func(*producer) error) error {
+	return s.repeat(ctx, func() error {
+		p := s.newProducer(s.control())
+		if err := p.init(ctx); err != nil {
+			return err
+		}
+		return f(p)
+	})
+}
+
+// Update: see keyedlog.Log.
+func (s *Store) Update(ctx context.Context, decide func(keyedlog.View) ([]keyedlog.Change, error)) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := s.writing.take(ctx); err != nil {
+		return s.ended(ctx, err)
+	}
+	defer s.writing.give()
+	wrote := false
+	err = s.exclusive(ctx, func(p *producer) error {
+		wrote = false
+		if err := s.readAll(ctx); err != nil {
+			return err
+		}
+		changes, err := s.decide("", nil, decide)
+		if err != nil || len(changes) == 0 {
+			return err
+		}
+		wrote = true
+		_, err = s.commit(ctx, p, "", 0, changes)
+		return err
+	})
+	if err == nil && wrote {
+		s.notify()
+	}
+	return err
+}
+
+// decide lets a callback choose on what was read last.
+func (s *Store) decide(writer string, keys [][]byte, decide func(keyedlog.View) ([]keyedlog.Change, error)) ([]keyedlog.Change, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := view{s.records, s.version}
+	changes, err := decide(v)
+	if err != nil {
+		return nil, err
+	}
+	return changes, check(v, writer, keys, changes)
+}
+
+func check(v keyedlog.View, writer string, keys [][]byte, changes []keyedlog.Change) error {
+	if err := keyedlog.CheckChanges(v, writer, keys, changes); err != nil {
+		return err
+	}
+	return checkTwins(v, writer, changes)
+}
+
+// commit writes changes in one transaction. It begins anew (retryError) when a topic had to be created: another process may have made and filled it.
+func (s *Store) commit(ctx context.Context, p *producer, writer string, session int64, changes []keyedlog.Change) ([]*output, error) {
+	outputs, missing, err := s.outputs(writer, session, changes)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		if err := s.create(ctx, missing); err != nil {
+			return nil, err
+		}
+		return nil, again("topics %v were created", missing)
+	}
+	return outputs, s.transact(ctx, p, outputs)
+}
+
+// transact writes outputs in one transaction and finds out what became of it.
+func (s *Store) transact(ctx context.Context, p *producer, outputs []*output) error {
+	update := newUpdate()
+	before := make([]int64, len(outputs))
+	s.mu.Lock()
+	s.records.watched[update] = false
+	for i, o := range outputs {
+		before[i] = s.records.offset(o.key)
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.records.watched, update)
+	}()
+	err := p.write(ctx, update, outputs)
+	var lost *lostError
+	if !errors.As(err, &lost) {
+		return err
+	}
+	// An answer came at last, and it says that the id was initialised since, so the transaction is over or is being ended. What is read now shows all of it or nothing.
+	if err := s.readAll(ctx); err != nil {
+		return unknown(lost, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records.watched[update] {
+		return nil
+	}
+	for i, o := range outputs {
+		if s.records.offset(o.key) != before[i] {
+			return unknown(lost, errors.New("its keys were written again since, so its own records may be gone"))
+		}
+	}
+	return again("not committed: %w", lost)
+}
+
+func unknown(lost, err error) error {
+	return fmt.Errorf("%w: the end of the transaction was asked for and not answered (%w), and afterwards: %w", keyedlog.ErrOutcomeUnknown, lost, err)
+}
+
+// offset is where a key's newest record is, -1 if there is none.
+func (r *records) offset(key []byte) int64 {
+	if v, ok := r.keys[string(key)]; ok {
+		return v.offset
+	}
+	return -1
+}
+
+// outputs makes records of changes, and names the topics that do not exist yet. Of two changes of one key the later counts.
+func (s *Store) outputs(writer string, session int64, changes []keyedlog.Change) (outputs []*output, missing []string, err error) {
+	s.mu.Lock()
+	partitions := s.statePlaces
+	s.mu.Unlock()
+	at := make(map[string]int)
+	for _, c := range changes {
+		to, err := s.placeOf(c.Key, max(1, partitions))
+		if err != nil {
+			return nil, nil, err
+		}
+		if s.leader(to) == noTopic && !slices.Contains(missing, to.topic) {
+			missing = append(missing, to.topic)
+		}
+		o := &output{place: to, key: bytes.Clone(c.Key), value: bytes.Clone(c.Value)}
+		if c.Value != nil && o.value == nil {
+			o.value = []byte{}
+		}
+		if c.Value != nil && !c.Release && writer != "" {
+			o.writer, o.session = writer, session
+		}
+		if i, ok := at[string(c.Key)]; ok {
+			outputs[i] = o
+			continue
+		}
+		at[string(c.Key)] = len(outputs)
+		outputs = append(outputs, o)
+	}
+	return outputs, missing, nil
+}
+
+// Read: see keyedlog.Log.
+func (s *Store) Read(ctx context.Context, read func(keyedlog.View) error) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := s.reading.take(ctx); err != nil {
+		return s.ended(ctx, err)
+	}
+	defer s.reading.give()
+	if err := s.repeat(ctx, func() error { return s.readLocked(ctx) }); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return read(view{s.records, s.version})
+}
+
+// Close ends all sessions of this Store and every call, and waits for what runs in the background. What is stored stays. Closing twice is fine.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.background.Wait()
+	s.client.Close()
+	return nil
+}
+
+const noTopic = -2
+
+// leader is who leads a partition as far as is known, -1 nobody, noTopic if there is no such topic.
+func (s *Store) leader(at place) int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if leader, ok := s.leaders[at]; ok {
+		return leader
+	}
+	return noTopic
+}
+
+// forgetLeaders makes the next reading ask for them.
+func (s *Store) forgetLeaders() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at := range s.leaders {
+		s.leaders[at] = -1
+	}
+}
+
+// coordinator is the broker that coordinates a transactional id.
+func (s *Store) coordinator(ctx context.Context, id string) (int32, error) {
+	s.mu.Lock()
+	node, ok := s.coordinators[id]
+	s.mu.Unlock()
+	if ok {
+		return node, nil
+	}
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKey, req.CoordinatorKeys, req.CoordinatorType = id, []string{id}, 1
+	resp, err := req.RequestWith(ctx, s.client)
+	if err != nil {
+		return 0, requestFailed("FindCoordinator of "+id, err)
+	}
+	code, node := resp.ErrorCode, resp.NodeID
+	if len(resp.Coordinators) > 0 {
+		code, node = resp.Coordinators[0].ErrorCode, resp.Coordinators[0].NodeID
+	}
+	if err := kerr.ErrorForCode(code); err != nil {
+		return 0, transactionFailed(id, "", code)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.coordinators[id] = node
+	return node, nil
+}
+
+func (s *Store) forgetCoordinator(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.coordinators, id)
+}

@@ -1,0 +1,171 @@
+package kafkastore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// The topics. Rights on them are what roles are made of, so each kind of record that another role may write has its own.
+const (
+	stateTopic   = "__mirror_state"
+	controlTopic = "__mirror_control"
+	stopTopic    = "__mirror_stop"
+	pauseTopic   = "__mirror_pause"
+	historyTopic = "__mirror_history"
+	statusTopic  = "__mirror_status"
+)
+
+// Topics are all topics of a store.
+func Topics() []string {
+	return []string{stateTopic, controlTopic, stopTopic, pauseTopic, historyTopic, statusTopic}
+}
+
+// topics are Topics in this store's namespace.
+func (s *Store) topics() []string {
+	names := Topics()
+	for i := range names {
+		names[i] = s.cfg.namespace + names[i]
+	}
+	return names
+}
+
+// sessionType is the record type of this package's own records.
+const sessionType = 64
+
+// recordType is the number that a key begins with; false for a key that has none.
+func recordType(key []byte) (int16, bool) {
+	if len(key) < 2 {
+		return 0, false
+	}
+	return int16(binary.BigEndian.Uint16(key)), true
+}
+
+func isState(key []byte) bool {
+	t, ok := recordType(key)
+	return ok && (t == int16(statemachine.LastMirrorEpochsType) || t == int16(statemachine.PartitionStateType))
+}
+
+// twin is the other one of the two records that a partition of a mirror has: its state's or its last mirror epoch's. nil for other keys.
+func twin(key []byte) []byte {
+	if !isState(key) {
+		return nil
+	}
+	other := slices.Clone(key)
+	other[1] = byte(statemachine.LastMirrorEpochsType) + byte(statemachine.PartitionStateType) - key[1]
+	return other
+}
+
+// placeOf says where a key's records are. statePartitions is the number of partitions of __mirror_state.
+func (s *Store) placeOf(key []byte, statePartitions int32) (place, error) {
+	t, ok := recordType(key)
+	switch {
+	case ok && t == sessionType:
+		return place{}, fmt.Errorf("kafkastore: keys of record type %d are the store's own; %x was asked for", sessionType, key)
+	case isState(key):
+		_, k, err := statemachine.DecodeKey(key)
+		if err != nil {
+			return place{}, fmt.Errorf("kafkastore: key %x: %w", key, err)
+		}
+		return place{s.cfg.namespace + stateTopic, statemachine.StatePartition(k, statePartitions)}, nil
+	}
+	topic := controlTopic // of types that nobody else has named
+	if named := mirror.ControlTopic(t); ok && named != "" {
+		topic = named
+	}
+	return place{s.cfg.namespace + topic, 0}, nil
+}
+
+// create makes topics that are not there. One that another process has made meanwhile is fine.
+func (s *Store) create(ctx context.Context, topics []string) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = 15_000
+	for _, name := range topics {
+		t := kmsg.NewCreateTopicsRequestTopic()
+		t.Topic, t.NumPartitions, t.ReplicationFactor = name, 1, s.cfg.ReplicationFactor
+		if name == s.cfg.namespace+stateTopic {
+			t.NumPartitions = s.cfg.StatePartitions
+		}
+		for _, c := range [][2]string{
+			{"cleanup.policy", "compact"},
+			{"segment.bytes", "8388608"}, // what is in the newest segment is not compacted
+			{"min.cleanable.dirty.ratio", "0.1"},
+			{"min.compaction.lag.ms", "60000"},  // an update whose outcome is looked for is not compacted away meanwhile
+			{"delete.retention.ms", "86400000"}, // see reloadAfter
+			{"unclean.leader.election.enable", "false"},
+			{"min.insync.replicas", fmt.Sprint(max(1, s.cfg.ReplicationFactor-1))},
+		} {
+			config := kmsg.NewCreateTopicsRequestTopicConfig()
+			config.Name, config.Value = c[0], kmsg.StringPtr(c[1])
+			t.Configs = append(t.Configs, config)
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := req.RequestWith(ctx, s.client)
+	if err != nil {
+		return requestFailed("CreateTopics", err)
+	}
+	for _, t := range resp.Topics {
+		err := kerr.ErrorForCode(t.ErrorCode)
+		switch err {
+		case nil, kerr.TopicAlreadyExists:
+			continue
+		case kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed:
+			return &AccessError{Resource: "topic", Name: t.Topic, Right: "Create", Err: err}
+		case kerr.InvalidReplicationFactor:
+			return &TopicError{t.Topic, fmt.Errorf("%w: the cluster has not the %d brokers that its copies need; lower mirror.state.topic.replication.factor (Config.ReplicationFactor), "+
+				"knowing that the state of all mirrors lies there", err, s.cfg.ReplicationFactor)}
+		case kerr.PolicyViolation, kerr.InvalidConfig, kerr.InvalidPartitions, kerr.InvalidRequest:
+			message := ""
+			if t.ErrorMessage != nil {
+				message = ": " + *t.ErrorMessage
+			}
+			return &TopicError{t.Topic, fmt.Errorf("cannot be created: %w%s; create it by hand: cleanup.policy=compact, one partition (%s: as many as you like)",
+				err, message, stateTopic)}
+		}
+		return again("create topic %s: %w", t.Topic, err)
+	}
+	return nil
+}
+
+// errNotCompacted: a topic of that name keeps records for a time only.
+var errNotCompacted = errors.New("its cleanup.policy is not compact alone, so the state of mirrors would be deleted after a while; " +
+	"set it with: kafka-configs.sh --alter --entity-type topics --add-config cleanup.policy=compact, or remove the topic if it is somebody else's")
+
+// vet refuses topics that are not compacted. Whoever may not describe their configuration goes without that check.
+func (s *Store) vet(ctx context.Context, topics []string) error {
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	for _, name := range topics {
+		r := kmsg.NewDescribeConfigsRequestResource()
+		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"cleanup.policy"}
+		req.Resources = append(req.Resources, r)
+	}
+	resp, err := req.RequestWith(ctx, s.client)
+	if err != nil {
+		return requestFailed("DescribeConfigs", err)
+	}
+	for _, r := range resp.Resources {
+		switch err := kerr.ErrorForCode(r.ErrorCode); err {
+		case nil:
+		case kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed:
+			continue
+		default:
+			return again("configuration of topic %s: %w", r.ResourceName, err)
+		}
+		for _, c := range r.Configs {
+			if c.Name == "cleanup.policy" && (c.Value == nil || strings.TrimSpace(*c.Value) != "compact") {
+				return &TopicError{r.ResourceName, errNotCompacted}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package kafkastore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/clustermirror/clustermirror/internal/topicreader"
+	"github.com/clustermirror/clustermirror/keyedlog"
+)
+
+// records is what was read. It is used under Store.mu.
+type records struct {
+	keys     map[string]versioned
+	sorted   []string // keys that are there, in order; nil: not known
+	sessions map[string]sessionRecord
+	removed  []string // keys of tombstones that are still kept
+
+	pass    int // number of this reading of all topics
+	pending map[string]*part
+	waiting int // records in pending
+
+	watched map[string]bool // updates whose outcome is asked for: true once a record of them was read
+	fault   error           // a record that cannot be understood
+}
+
+// versioned is the newest record of a key, or its tombstone.
+type versioned struct {
+	keyedlog.Record
+	offset int64
+	place  place
+}
+
+// part is what was read so far of an update.
+type part struct {
+	records []topicreader.Record
+	of      int
+	pass    int // in which it was first seen
+}
+
+func newRecords() *records {
+	return &records{keys: make(map[string]versioned), sessions: make(map[string]sessionRecord), pending: make(map[string]*part), watched: make(map[string]bool)}
+}
+
+// add takes a record that was read. Those of one update are shown together: what is in other partitions may not have been read yet.
+func (r *records) add(k topicreader.Record) {
+	update, _ := k.Header(headerUpdate)
+	if _, ok := r.watched[string(update)]; ok {
+		r.watched[string(update)] = true
+	}
+	of := number(k, headerOf)
+	if len(update) == 0 || of <= 1 {
+		r.set(k)
+		return
+	}
+	p := r.pending[string(update)]
+	if p == nil {
+		p = &part{of: int(of), pass: r.pass}
+		r.pending[string(update)] = p
+	}
+	p.records = append(p.records, k)
+	r.waiting++
+	if len(p.records) == p.of {
+		r.show(string(update), p)
+	}
+}
+
+func (r *records) show(update string, p *part) {
+	for _, k := range p.records {
+		r.set(k)
+	}
+	r.waiting -= len(p.records)
+	delete(r.pending, update)
+}
+
+// passed ends a reading. Whatever was first seen in an earlier one is complete now, because its other records were in the log before this one began: those that are missing
+// were compacted away.
+func (r *records) passed() {
+	for update, p := range r.pending {
+		if p.pass < r.pass {
+			r.show(update, p)
+		}
+	}
+	if len(r.pending) > 0 {
+		return
+	}
+	for _, key := range r.removed {
+		if r.keys[key].Value == nil {
+			delete(r.keys, key)
+		}
+	}
+	r.removed = nil
+}
+
+func number(k topicreader.Record, header string) int64 {
+	b, _ := k.Header(header)
+	n, _ := strconv.ParseInt(string(b), 10, 64)
+	return n
+}
+
+func (r *records) set(k topicreader.Record) {
+	if t, ok := recordType(k.Key); ok && t == sessionType {
+		if err := r.setSession(k); err != nil && r.fault == nil {
+			r.fault = err
+		}
+		return
+	}
+	key := string(k.Key)
+	before, known := r.keys[key]
+	if known && before.offset > k.Offset {
+		return
+	}
+	v := versioned{offset: k.Offset, place: place{k.Topic, k.Partition}, Record: keyedlog.Record{Key: k.Key, Value: k.Value}}
+	if k.Value == nil {
+		r.removed = append(r.removed, key)
+	} else if writer, ok := k.Header(headerWriter); ok {
+		v.Writer, v.Session = string(writer), number(k, headerSession)
+	}
+	if (!known || before.Value == nil) != (k.Value == nil) {
+		r.sorted = nil
+	}
+	r.keys[key] = v
+}
+
+// get returns a record that is there.
+func (r *records) get(key []byte) (keyedlog.Record, bool) {
+	v, ok := r.keys[string(key)]
+	return v.Record, ok && v.Value != nil
+}
+
+// sessionRecord is who writes as one writer.
+type sessionRecord struct {
+	number int64
+	token  string // of this opening: two processes never have the same
+}
+
+const (
+	sessionVersion = 1
+	tokenBytes     = 16
+)
+
+func sessionKey(writer string) []byte {
+	b := binary.BigEndian.AppendUint16(nil, sessionType)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(writer)))
+	return append(b, writer...)
+}
+
+func (s sessionRecord) value() []byte {
+	token, err := hex.DecodeString(s.token)
+	if err != nil || len(token) != tokenBytes {
+		panic("kafkastore: a session's token is 32 hexadecimal digits")
+	}
+	return append(binary.BigEndian.AppendUint64([]byte{sessionVersion}, uint64(s.number)), token...)
+}
+
+var errSessionRecord = errors.New("a newer version of this program wrote it, or somebody else did; run at least that version")
+
+func (r *records) setSession(k topicreader.Record) error {
+	writer, s, err := decodeSession(k)
+	if err != nil {
+		return err
+	}
+	if k.Value != nil && s.number > r.sessions[writer].number {
+		r.sessions[writer] = s
+	}
+	return nil
+}
+
+// decodeSession reads a session's record. A tombstone is nobody's doing and changes nothing.
+func decodeSession(k topicreader.Record) (writer string, s sessionRecord, err error) {
+	const before = 4
+	if len(k.Key) <= before || len(k.Key)-before != int(binary.BigEndian.Uint16(k.Key[2:])) || k.Value != nil && (len(k.Value) != 1+8+tokenBytes || k.Value[0] != sessionVersion) {
+		return "", s, &TopicError{k.Topic, fmt.Errorf("session record at offset %d with key %x: %w", k.Offset, k.Key, errSessionRecord)}
+	}
+	if k.Value != nil {
+		s = sessionRecord{number: int64(binary.BigEndian.Uint64(k.Value[1:])), token: hex.EncodeToString(k.Value[9:])}
+	}
+	return string(k.Key[before:]), s, nil
+}
+
+// view is all that was read. It is used under Store.mu.
+type view struct {
+	r       *records
+	version int64
+}
+
+func (v view) Get(key []byte) (keyedlog.Record, bool) { return v.r.get(key) }
+
+func (v view) Each(prefix []byte, f func(keyedlog.Record) error) error {
+	if v.r.sorted == nil {
+		v.r.sorted = []string{}
+		for k, record := range v.r.keys {
+			if record.Value != nil {
+				v.r.sorted = append(v.r.sorted, k)
+			}
+		}
+		slices.Sort(v.r.sorted)
+	}
+	at, _ := slices.BinarySearch(v.r.sorted, string(prefix))
+	for _, k := range v.r.sorted[at:] {
+		if !strings.HasPrefix(k, string(prefix)) {
+			return nil
+		}
+		if err := f(v.r.keys[k].Record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v view) Session(writer string) int64 { return v.r.sessions[writer].number }
+func (v view) Version() int64              { return v.version }
+
+// named is a view of a session's own keys, which nobody else changes. It holds no lock.
+type named struct {
+	keys     map[string]keyedlog.Record
+	sessions map[string]int64
+	version  int64
+}
+
+func (v named) Get(key []byte) (keyedlog.Record, bool) {
+	r, ok := v.keys[string(key)]
+	return r, ok
+}
+
+func (v named) Each(prefix []byte, f func(keyedlog.Record) error) error {
+	for _, k := range slices.Sorted(maps.Keys(v.keys)) {
+		if !bytes.HasPrefix([]byte(k), prefix) {
+			continue
+		}
+		if err := f(v.keys[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v named) Session(writer string) int64 { return v.sessions[writer] }
+func (v named) Version() int64              { return v.version }
+
+// checkTwins keeps the two records of a mirror's partition together: whoever may not change the one changes the other neither. Because of that a session that has one of them
+// needs to ask nobody before it writes the other.
+func checkTwins(v keyedlog.View, writer string, changes []keyedlog.Change) error {
+	for _, c := range changes {
+		if other := twin(c.Key); other != nil {
+			if err := keyedlog.CheckOwner(v, other, writer); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
