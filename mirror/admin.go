@@ -45,6 +45,8 @@ type AdminConfig struct {
 	// SourceClusterID and DestinationClusterID pin the two sides: verbs are refused when they find other clusters. "" pins nothing.
 	SourceClusterID      string
 	DestinationClusterID string
+	// DestinationBootstrap is how the destination is reached, to be shown beside its id. "" shows nothing.
+	DestinationBootstrap string
 }
 
 // Admin has the verbs of one mirror. A verb checks, then records what is wanted in the Control; success means recorded. A Mirror, in this process or another one,
@@ -202,18 +204,22 @@ func (c *call) askSource(ctx context.Context, f func(ctx context.Context, source
 
 // find puts together which clusters the mirror is between, and refuses when somebody named others.
 func (c *call) find(s *ControlState) (Clusters, error) {
-	entry, _ := s.Mirror(c.cfg.Mirror)
+	entry, there := s.Mirror(c.cfg.Mirror)
+	settings := c.settings
+	if there && c.verb != verbAlter {
+		settings = entry.Settings
+	}
 	type claim struct{ who, id string }
 	sources := []claim{
 		{"the source itself", c.sourceID},
 		{"the desired state", entry.SourceClusterID},
-		{"setting " + sourceClusterIDSetting, c.settings[sourceClusterIDSetting]},
+		{"setting " + sourceClusterIDSetting, settings[sourceClusterIDSetting]},
 		{"this process's configuration", c.cfg.SourceClusterID},
 		{"the caller", c.intent.SourceClusterID},
 	}
 	destinations := []claim{
 		{"the destination, as it or a process that writes to it said,", c.destinationID},
-		{"setting " + destinationClusterIDSetting, c.settings[destinationClusterIDSetting]},
+		{"setting " + destinationClusterIDSetting, settings[destinationClusterIDSetting]},
 		{"this process's configuration", c.cfg.DestinationClusterID},
 		{"the caller", c.intent.DestinationClusterID},
 	}
@@ -230,7 +236,7 @@ func (c *call) find(s *ControlState) (Clusters, error) {
 		}
 		return claims[0].id, nil
 	}
-	found := Clusters{SourceBootstrap: c.settings[bootstrapSetting]}
+	found := Clusters{SourceBootstrap: settings[bootstrapSetting], DestinationBootstrap: c.cfg.DestinationBootstrap}
 	var err error
 	if found.SourceID, err = agree("source", sources); err != nil {
 		return found, err
@@ -284,6 +290,9 @@ func (c *call) exists(s *ControlState) (MirrorEntry, error) {
 	return MirrorEntry{Name: c.cfg.Mirror, SourceClusterID: c.cfg.SourceClusterID, Created: c.begun}, nil
 }
 
+// historyTopics is how many topics an entry of the history names: it is one record, and storage bounds those. A stop of a hundred thousand topics must not fail for its entry.
+const historyTopics = 1000
+
 // outcome is what a decision adds to the result besides the topics.
 type outcome struct {
 	changed bool     // of the mirror itself
@@ -324,7 +333,7 @@ func (c *call) commit(ctx context.Context, decide func(s *ControlState, r *Resul
 		return r, nil
 	case refusal != nil:
 		return blank, refusal
-	case errors.Is(err, keyedlog.ErrOutcomeUnknown):
+	case errors.Is(err, keyedlog.ErrOutcomeUnknown), ctx.Err() != nil && !c.dryRun:
 		return blank, fmt.Errorf("mirror %s: it is not known whether the desired state was recorded; look at it, or use the verb again: %w", c.cfg.Mirror, err)
 	}
 	return blank, fmt.Errorf("mirror %s: the desired state could not be recorded, nothing has changed: %w", c.cfg.Mirror, err)
@@ -358,6 +367,9 @@ func (c *call) decide(s *ControlState, r *Result, decide func(*ControlState, *Re
 		}
 	}
 	if len(changed) > 0 || o.changed {
+		if more := len(changed) - historyTopics; more > 0 {
+			changed, o.detail = changed[:historyTopics], strings.TrimSpace(fmt.Sprintf("%s and %d more topics", o.detail, more))
+		}
 		s.Note = &HistoryEntry{
 			Time: c.begun, Verb: c.verb, Mirror: c.cfg.Mirror, Topics: changed, Who: c.cfg.Operator, Reason: c.intent.Reason, Plan: r.Plan, Detail: o.detail,
 		}
@@ -394,7 +406,7 @@ func errorCode(err error) Code {
 	return OK
 }
 
-// few is the first few of many words.
+// few is the first few of many names.
 func few(words []string) string {
 	const most = 5
 	s := strings.Join(words[:min(len(words), most)], ", ")

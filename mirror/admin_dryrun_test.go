@@ -15,10 +15,10 @@ import (
 
 var errDown = errors.New("down")
 
-// deafControl answers nothing when it is down, and takes nothing when it is full.
+// deafControl answers nothing when it is down.
 type deafControl struct {
 	Control
-	down, full bool
+	down bool
 }
 
 func (d *deafControl) Read(ctx context.Context) (ControlState, error) {

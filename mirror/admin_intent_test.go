@@ -307,3 +307,17 @@ func TestOperatorIsFilledFromTheProcess(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// TestHistoryOfAHugeStopIsOneSmallRecord: a failover must not fail because of what is written about it.
+func TestHistoryOfAHugeStopIsOneSmallRecord(t *testing.T) {
+	var wishes []TopicWish
+	for i := range historyTopics + 7 {
+		wishes = append(wishes, wishOf(fmt.Sprintf("t%05d", i), "m"))
+	}
+	w, c := &adminWorld{}, controlWith(t, wishes...)
+	r, err := w.admin(t, c).Stop(bg, nil, StopOptions{AllTopics: true})
+	history, _ := w.admin(t, c).History(bg)
+	if err != nil || len(r.Topics) != len(wishes) || len(history) != 1 || len(history[0].Topics) != historyTopics || history[0].Detail != "and 7 more topics" {
+		t.Errorf("%v, %d results, history %d", err, len(r.Topics), len(history))
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -153,11 +152,7 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 
 // incomplete names what is not where it should be, the first few of it.
 func incomplete(names []string, cause error) error {
-	const few = 5
-	words := strings.Join(names[:min(len(names), few)], ", ")
-	if len(names) > few {
-		words += fmt.Sprintf(" and %d more", len(names)-few)
-	}
+	words := few(names)
 	if cause != nil {
 		return fmt.Errorf("%w: %s: %w", ErrIncomplete, words, cause)
 	}
