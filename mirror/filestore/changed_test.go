@@ -68,15 +68,15 @@ func TestChangedClosesWithinASecond(t *testing.T) {
 func TestWaitingForAChangeIsCheap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, one, two := pair(t)
-		locks, looks := d.locks, d.opens
+		locks, looks := d.asked()
 		time.Sleep(time.Hour)
-		if d.locks != locks || d.opens != looks {
-			t.Errorf("while nobody waits the lock is taken %d times and the log is opened %d times", d.locks-locks, d.opens-looks)
+		if l, o := d.asked(); l != locks || o != looks {
+			t.Errorf("while nobody waits the lock is taken %d times and the log is opened %d times", l-locks, o-looks)
 		}
 		changed := two.Changed()
 		time.Sleep(time.Minute)
-		if d.locks != locks || d.opens-looks > 5*60 {
-			t.Errorf("in a minute of waiting the lock is taken %d times and the log is opened %d times", d.locks-locks, d.opens-looks)
+		if l, o := d.asked(); l != locks || o-looks > 5*60 {
+			t.Errorf("in a minute of waiting the lock is taken %d times and the log is opened %d times", l-locks, o-looks)
 		}
 		must(t, two.Close())
 		closedWithin(t, "Close", changed, time.Millisecond)
@@ -97,7 +97,7 @@ func TestATornEndIsNoChangeAndDamageIs(t *testing.T) {
 		must(t, err)
 		good := bytes.Clone(d.files[logName].bytes)
 		changed := two.Changed()
-		d.files[logName].bytes = append(bytes.Clone(good), make([]byte, 100)...)
+		d.put(logName, append(bytes.Clone(good), make([]byte, 100)...))
 		time.Sleep(time.Minute)
 		holder := d.folder()
 		_, err = holder.Lock("4711")
@@ -109,7 +109,7 @@ func TestATornEndIsNoChangeAndDamageIs(t *testing.T) {
 		default:
 		}
 		holder.Unlock()
-		d.files[logName].bytes = good[:len(good)-1]
+		d.put(logName, good[:len(good)-1])
 		closedWithin(t, "a log that became shorter", changed, 250*time.Millisecond)
 		var damaged *DamagedError
 		if _, err := shown(bounded(t), two); !errors.As(err, &damaged) {

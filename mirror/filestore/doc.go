@@ -8,8 +8,8 @@ Package filestore keeps a keyedlog.Log in one folder of a local file system. Sev
 
 	log        the records: a header, a snapshot, and what was changed since
 	log.new    the next log while it is written; left over after a crash, it means nothing
-	lock       flock on it keeps processes apart; it holds the id of the process that took it last
-	lock.next  flock on it is the first place in the queue for lock
+	lock       the id of the process that had the lock last; the lock itself is flock on the folder, so that removing a file frees nothing
+	lock.next  the id of the process that waited for it last; flock on it is the place in the queue
 
 The log begins with a header of 24 bytes, numbers big-endian: "CMKEYLOG", format (4), generation (8), CRC-32C of these 20 (4). Every format keeps this header. Then come
 frames:
@@ -42,8 +42,9 @@ cut can take both.
 # What is assumed
 
 The file system is local, flock works on it, and a file can be replaced by rename. A write that is not synced may be lost, whole or by sectors and in any order, but it changes
-no bytes of the file other than its own. Nobody but this package writes in the folder, and all processes run as the same user: a file that root made is closed to others. An
-older copy of the log that is put back while processes run is noticed, because the version of the records would fall.
+no bytes of the file other than its own. What was synced stays as it is: a last frame that rots looks like one that a crash left, and is cut. Nobody but this package writes in
+the folder, and all processes run as the same user: a file that root made is closed to others. An older copy of the log that is put back while processes run is noticed,
+because the version of the records would fall.
 
 A process that is stopped (SIGSTOP) between calls holds nothing; when its writer was opened elsewhere in the meantime, it is fenced. One that is stopped within a call keeps
 others waiting, and they return a LockedError with its process id after Options.LockWait.

@@ -168,6 +168,60 @@ func TestAFrameThatNobodyCanSyncIsWrittenAnew(t *testing.T) {
 	must(t, errors.Join(dead.Close(), alive.Close()))
 }
 
+// After a sync that failed nothing is sure of what the file holds: the next call, also one that only reads, writes all of it into a new file.
+func TestAfterAFailedSyncTheLogIsWrittenAnew(t *testing.T) {
+	d := newDisk()
+	s, err := open(d.folder(), "disk", Options{})
+	must(t, err)
+	must(t, write(bounded(t), s, "k", "1"))
+	want, err := shown(bounded(t), s)
+	must(t, err)
+	d.fail = func(o op) (int, error) {
+		if o.kind == "sync" {
+			d.fail = nil
+			return 0, errBroken
+		}
+		return 0, nil
+	}
+	if err := write(bounded(t), s, "k", "2"); !errors.Is(err, errBroken) || errors.Is(err, keyedlog.ErrOutcomeUnknown) {
+		t.Fatalf("a write whose sync fails says %v", err)
+	}
+	mustShow(t, s, want)
+	if s.log.generation != 2 {
+		t.Errorf("generation %d after a failed sync", s.log.generation)
+	}
+	must(t, s.Close())
+}
+
+// A process dies between giving the new generation its name and syncing the folder. Whoever goes on in the new file syncs the folder first, else a power cut brings the old file back.
+func TestANameThatNobodySyncedIsSynced(t *testing.T) {
+	d := newDisk()
+	dead, err := open(d.folder(), "disk", Options{})
+	must(t, err)
+	alive, err := open(d.folder(), "disk", Options{})
+	must(t, err)
+	must(t, write(bounded(t), dead, "k", "1"))
+	d.fail = func(o op) (int, error) {
+		if o.kind == "sync folder" {
+			return 0, errBroken
+		}
+		return 0, nil
+	}
+	if err := dead.log.rewrite(); !errors.Is(err, errBroken) {
+		t.Fatalf("a new generation whose folder cannot be synced: %v", err)
+	}
+	d.fail = nil
+	must(t, write(bounded(t), alive, "k", "2"))
+	want, err := shown(bounded(t), alive, script...)
+	must(t, err)
+	images(d.ops, func(what string, im image) {
+		if got, _ := reopen(t, what, im); got != want {
+			t.Fatalf("it was written, and after a power cut, %s, it is\n%s", what, got)
+		}
+	})
+	must(t, errors.Join(dead.Close(), alive.Close()))
+}
+
 // A disk that has no room for the next generation has room for another frame: the write succeeds, and the compaction is made later.
 func TestAFullDiskFailsNoUpdateByItsCompaction(t *testing.T) {
 	d := newDisk()

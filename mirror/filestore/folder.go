@@ -105,16 +105,19 @@ func (d *diskFolder) Remove(name string) error         { return d.root.Remove(na
 func (d *diskFolder) Sync() error                      { return d.handle.Sync() }
 func (d *diskFolder) Close() error                     { return errors.Join(d.handle.Close(), d.root.Close()) }
 
-// Lock takes the queue's place first: without it, a process that writes without a pause would keep all others away, who ask a thousand times a second only.
+// Lock locks the folder itself, because a lock file can be removed while somebody has it. It takes the place in the queue first: without that, a process that writes without
+// a pause would keep all others away, who ask a thousand times a second only.
 func (d *diskFolder) Lock(who string) (holder string, err error) {
 	if d.queue == nil {
-		if d.queue, holder, err = d.take(queueName, who); err != nil {
-			return holder, err
+		if d.queue, err = locked(d.root.OpenFile(queueName, os.O_RDWR|os.O_CREATE, 0o600)); err != nil {
+			return d.noted(queueName), err
 		}
+		d.note(queueName, who)
 	}
-	if d.lock, holder, err = d.take(lockName, who); err != nil {
-		return holder, err
+	if d.lock, err = locked(d.root.Open(".")); err != nil {
+		return d.noted(lockName), err
 	}
+	d.note(lockName, who)
 	d.queue.Close()
 	d.queue = nil
 	return who, nil
@@ -126,34 +129,30 @@ func (d *diskFolder) Unlock() {
 	d.lock, d.queue = nil, nil
 }
 
-// take locks one file and writes into it who has it.
-func (d *diskFolder) take(name, who string) (f *os.File, holder string, err error) {
-	const width = 20
-	for {
-		f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return nil, "", err
-		}
-		var content [width]byte
-		if err = flock(f); err == nil {
-			// Somebody may have removed the file while this handle had it open: a lock on a file without a name keeps nobody away.
-			mine, _ := f.Stat()
-			if named, err := d.root.Stat(name); err != nil || !os.SameFile(mine, named) {
-				f.Close()
-				continue
-			}
-		}
-		n, _ := f.ReadAt(content[:], 0)
-		holder = strings.TrimSpace(string(content[:n]))
-		if err != nil {
-			f.Close()
-			return nil, holder, err
-		}
-		if holder != who {
-			if _, err := f.WriteAt(fmt.Appendf(nil, "%-*s\n", width-1, who), 0); err != nil {
-				_ = f.Truncate(0) // the disk is full: rather no name than a wrong one
-			}
-		}
-		return f, who, nil
+// locked locks what was just opened.
+func locked(f *os.File, err error) (*os.File, error) {
+	if err == nil {
+		err = flock(f)
 	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// note writes who has a lock, for others to read. It is a help only: whether it can be written decides nothing.
+func (d *diskFolder) note(name, who string) {
+	if d.noted(name) == who {
+		return
+	}
+	if f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err == nil {
+		fmt.Fprintln(f, who)
+		f.Close()
+	}
+}
+
+func (d *diskFolder) noted(name string) (who string) {
+	b, _ := d.root.ReadFile(name)
+	return strings.TrimSpace(string(b))
 }

@@ -16,8 +16,8 @@ type disk struct {
 	made   int
 	locked *memoryFolder
 	holder string
-	locks  int // how often the lock was asked for
-	opens  int // how often a file was opened
+	locks  int
+	opens  int
 	ops    []op
 	// fail is asked before each operation; an error of it is returned instead. A write may be done in part first. nil: nothing fails.
 	fail func(op) (part int, err error)
@@ -41,6 +41,20 @@ type op struct {
 func newDisk() *disk { return &disk{files: map[string]*content{}} }
 
 func (d *disk) folder() *memoryFolder { return &memoryFolder{d} }
+
+// asked is how often the lock was asked for, and how often a file was opened.
+func (d *disk) asked() (locks, opens int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.locks, d.opens
+}
+
+// put changes a file behind everybody's back.
+func (d *disk) put(name string, b []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files[name].bytes = bytes.Clone(b)
+}
 
 // do runs one operation and notes it.
 func (d *disk) do(o op, run func(part int)) error {

@@ -136,11 +136,15 @@ func (s *Store) do(ctx context.Context, step func(file) error, after func(keyedl
 	default:
 	}
 	select {
-	case s.turn <- struct{}{}:
-	case <-s.done:
-		return s.errClosed()
-	case <-bounded.Done():
-		return fmt.Errorf("filestore: %s: waiting for another call of this process: %w", s.dir, bounded.Err())
+	case s.turn <- struct{}{}: // free, however short the wait may be
+	default:
+		select {
+		case s.turn <- struct{}{}:
+		case <-s.done:
+			return s.errClosed()
+		case <-bounded.Done():
+			return fmt.Errorf("filestore: %s: waiting for another call of this process: %w", s.dir, bounded.Err())
+		}
 	}
 	defer func() { <-s.turn }()
 	if err := s.locked(bounded, step); err != nil || after == nil {

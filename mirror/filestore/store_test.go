@@ -102,7 +102,14 @@ func TestACallEndsWithItsContextAndNamesWhoHasTheLock(t *testing.T) {
 		return nil, nil
 	}))
 	ctx, cancel := context.WithCancel(bounded(t))
-	cancel()
+	err := s.Update(ctx, func(keyedlog.View) ([]keyedlog.Change, error) {
+		cancel()
+		return []keyedlog.Change{{Key: []byte("k"), Value: []byte("v")}}, nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("an update whose context ended while it decided: %v", err)
+	}
+	mustShow(t, s, "version 0\n")
 	if err := s.Read(ctx, nothing); !errors.Is(err, context.Canceled) {
 		t.Errorf("a read with a context that has ended: %v", err)
 	}
