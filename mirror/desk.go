@@ -140,6 +140,15 @@ func (d *desk) list(ctx context.Context) []string {
 	return names
 }
 
+// unanswered says that the source as a whole did not answer.
+func unanswered(err error) bool {
+	var s *SourceError
+	if errors.As(err, &s) {
+		return s.Code == SourceUnreachable || s.Code == SourceTimeout || s.Code == SourceAuthentication
+	}
+	return errors.Is(err, context.DeadlineExceeded)
+}
+
 // learned is the source's cluster id, "" if it has not said it, and where topics come from.
 func (d *desk) learned() (cluster string, origins []TopicOrigin) {
 	d.mu.Lock()
@@ -313,17 +322,19 @@ func (d *desk) answer(items []deskItem) {
 		all(blankView(), err)
 		return
 	}
-	recorded, refused, upstream, err := d.recorded(ctx, own, prepared)
-	if errors.Is(err, ErrUnsupported) {
-		err = nil // we may not ask: a start goes on as if nothing was recorded, because without a consent it gives nothing up
+	recorded, refused, upstream, unknown := d.recorded(ctx, own, prepared)
+	if errors.Is(unknown, ErrUnsupported) {
+		unknown = nil // we may not ask: a start goes on as if nothing was recorded, because without a consent it gives nothing up
 	}
-	if d.failed(lookRecorded, err) != nil {
-		all(blankView(), err)
+	if unanswered(unknown) {
+		all(blankView(), d.failed(lookRecorded, unknown))
 		return
 	}
 	news := false
 	for _, tp := range prepared {
-		news = d.noteOrigin(TopicOrigin{Mirror: d.m.cfg.Name, Topic: tp.Topic, SourceClusterID: cluster, Upstream: upstream[tp.Topic]}) || news
+		if unknown == nil {
+			news = d.noteOrigin(TopicOrigin{Mirror: d.m.cfg.Name, Topic: tp.Topic, SourceClusterID: cluster, Upstream: upstream[tp.Topic]}) || news
+		}
 	}
 	if news {
 		d.m.poke()
@@ -334,6 +345,7 @@ func (d *desk) answer(items []deskItem) {
 	for _, it := range items {
 		v, err := view(it.r.tp, cluster, byName[it.r.tp.Topic], offsets)
 		if err == nil && it.prepare {
+			err = unknown // a right that is missing, a record that cannot be read: it stops those alone that need it
 			if e, ok := recorded[it.r.tp]; ok {
 				v.LME, v.LMO = e.Epoch, e.Offset
 			}

@@ -242,17 +242,19 @@ func (s *Source) readFailure(operation, topic string, err error) error {
 	switch {
 	case errors.As(err, &access):
 		return s.denied(operation, topic, access.Err)
-	case errors.As(err, &wait) && errors.Is(wait.Err, context.DeadlineExceeded) && s.ctx.Err() == nil:
-		e := mirror.SourceError{Code: mirror.SourceOther}
-		if wait.Topic == "" && wait.Last != nil {
-			e = *s.failure(operation, mirror.TopicPartition{}, wait.Last)
-		}
-		if e.Code == mirror.SourceOther {
-			e = mirror.SourceError{Code: mirror.SourceTimeout, Operation: operation, Err: fmt.Errorf("topic %s could not be read to its end: %w", topic, err)}
-		}
-		return &e
+	case s.ctx.Err() != nil || !errors.As(err, &wait) || !errors.Is(wait.Err, context.DeadlineExceeded):
+		return s.failure(operation, mirror.TopicPartition{}, err)
 	}
-	return s.failure(operation, mirror.TopicPartition{}, err)
+	e := &mirror.SourceError{Code: mirror.SourceTimeout, Operation: operation, Err: fmt.Errorf("topic %s could not be read to its end: %w", topic, err)}
+	switch {
+	case wait.Topic != "":
+		e.Code = mirror.SourceOther // the brokers answer; somebody's open transaction hides what follows
+	case wait.Last != nil:
+		if last := s.failure(operation, mirror.TopicPartition{}, wait.Last); last.Code != mirror.SourceOther {
+			return last
+		}
+	}
+	return e
 }
 
 func unreadableError(operation string, tp mirror.TopicPartition, err error) *mirror.SourceError {

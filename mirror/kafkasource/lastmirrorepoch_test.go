@@ -689,7 +689,7 @@ func TestAnOpenTransactionInTheRecordsIsWaitedForWithinTheBound(t *testing.T) {
 	slow.lme(key, statemachine.LastMirrorEpoch{Epoch: 2, SourceClusterID: "west"})
 	s := sourceOf(t, c, func(cfg *Config) { cfg.Bound = 700 * time.Millisecond })
 	_, err := s.LastMirrorEpochs(t.Context(), "west", []mirror.TopicPartition{orders})
-	sourceError(t, err, mirror.SourceTimeout, false)
+	sourceError(t, err, mirror.SourceOther, false)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), stateTopic) || !strings.Contains(err.Error(), "transaction") {
 		t.Errorf("%v", err)
 	}
