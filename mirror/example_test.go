@@ -136,3 +136,41 @@ func ExampleMirror_ExecuteFailback() {
 	// orders-0: MIRRORING, dropped [3,4), end 4 of 4
 	// error: <nil>
 }
+
+// The mirror's desired state is shared by processes: one runs the mirror, another one uses the verbs, and can still say how the mirror was when that process has died.
+func ExampleAdmin() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	east, west := threeRecords(ctx), memlog.New(memlog.Config{ClusterID: "west"})
+	control := mirror.NewMemoryControl() // in one process here
+	admin, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "east-to-west", Control: control, States: west.StateStore(), Destination: west, Strict: true})
+	check(err)
+	_, err = admin.Create(ctx, mirror.Settings{"bootstrap.servers": "east-1:9092"}, mirror.CreateOptions{})
+	check(err)
+	m, err := mirror.Open(ctx, mirror.Config{Name: "east-to-west", Source: east, Destination: west, Store: west.StateStore(), Control: control, Sink: mirror.Discard})
+	check(err)
+	_, err = admin.Start(ctx, []string{"orders"}, mirror.StartOptions{})
+	check(err)
+	inStepWith(ctx, m, "orders", 3)
+	check(m.Close())
+
+	result, err := admin.Stop(ctx, []string{"orders"}, mirror.StopOptions{DryRun: true})
+	check(err)
+	fmt.Print(result)
+	_, err = admin.Stop(ctx, []string{"orders"}, mirror.StopOptions{})
+	fmt.Println(err)
+	_, err = admin.Stop(ctx, []string{"orders"}, mirror.StopOptions{Intent: mirror.Intent{Reason: "rehearsal", Plan: result.Plan}})
+	check(err)
+	d, err := admin.Describe(ctx)
+	check(err)
+	for _, t := range d.Topics {
+		fmt.Println(t.Topic, t.MirrorName, t.Partitions[0].State)
+	}
+	// Output:
+	// source east (east-1:9092) → destination west
+	// dry run of stop, mirror east-to-west
+	// orders: would be recorded
+	// plan eb06645a-d8276294-5f5d60d2
+	// east-to-west: INVALID_REQUEST: a stop, which opens topics for clients, needs a reason (Intent.Reason); nothing has changed
+	// orders east-to-west.stopped MIRRORING
+}
