@@ -28,9 +28,9 @@ type StartOptions struct {
 // A topic that is being mirrored succeeds; new consents for it are recorded, which is how a refused start goes on. A topic that is stopped in another mirror is adopted.
 // A named topic leaves mirror.topics.exclude, where that names it, and joins mirror.topics.include if that is not empty and does not match it: an empty list asks for no
 // discovery, and stays empty. What is stored begins with the effective value, so the default exclude "__.*" is not lost (spec decision 13).
-// For the whole request, in this order: InvalidRequest (nothing named; the intent), InvalidRegularExpression, InconsistentTopicID (a consent for a topic id that none of the
-// topics has: made for a topic that was deleted since), InvalidRequest (another consent that cannot be meant; the source is the destination), UnknownClusterMirror,
-// InvalidRequest (Exclude would stop a part of a topic set).
+// For the whole request, in this order: InvalidRequest (nothing named), InvalidRegularExpression, UnknownClusterMirror, InconsistentTopicID (a consent for a topic id that none
+// of the topics has: made for a topic that was deleted since), InvalidRequest (another consent that cannot be meant; the source is the destination; the intent; Exclude would
+// stop a part of a topic set).
 // Per topic: InvalidRequest (the name; it is internal, or excluded), TopicAlreadyInClusterMirror (another mirror has it and has not stopped it), MirrorTopicNotStopped (it is
 // paused: Resume), InvalidClusterMirrorState (its last stop has not ended yet, or the destination could not look it up).
 func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Result, error) {
@@ -42,6 +42,9 @@ func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Res
 		return c.nothing(err)
 	}
 	if err := c.checkPatterns(o.Include, o.Exclude); err != nil {
+		return c.nothing(err)
+	}
+	if _, err := c.exists(&c.known); err != nil {
 		return c.nothing(err)
 	}
 	found, err := c.discover(ctx, topics, o)
@@ -85,10 +88,7 @@ func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Res
 		}
 		if len(o.Consents) > 0 {
 			opens = "a start with consent to drop records"
-			out.detail = "consents:"
-			for _, x := range o.Consents {
-				out.detail += fmt.Sprintf(" %s-%d [%d,%d)", x.TopicID, x.Partition, x.From, x.To)
-			}
+			out.detail = consentWords(o.Consents)
 		}
 		if !o.AllTopics {
 			excluded, err := c.stopExcluded(s, r, o.Exclude, filters)
@@ -111,6 +111,20 @@ func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Res
 		out.notes = append(out.notes, note...)
 		return out, err
 	})
+}
+
+// consentWords are consents for the history, where an entry is one record: the ranges of the first hundred, the number of the others.
+func consentWords(consents []Consent) string {
+	const most = 100
+	var words strings.Builder
+	words.WriteString("consents:")
+	for _, x := range consents[:min(len(consents), most)] {
+		fmt.Fprintf(&words, " %s-%d [%d,%d)", x.TopicID, x.Partition, x.From, x.To)
+	}
+	if len(consents) > most {
+		fmt.Fprintf(&words, " and %d more", len(consents)-most)
+	}
+	return words.String()
 }
 
 // start decides for one topic. A named one may leave and join the filters.

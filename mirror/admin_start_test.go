@@ -363,3 +363,16 @@ func TestHistorySaysWhatWasConsentedTo(t *testing.T) {
 		t.Errorf("another mirror's history: %+v", all)
 	}
 }
+
+func TestF33StartFindsNoTopicsInAnotherCluster(t *testing.T) {
+	for what, o := range map[string]StartOptions{"all": {AllTopics: true}, "patterns": {Include: []string{".*"}}} {
+		w, c := &adminWorld{}, controlWith(t)
+		mustUpdate(t, c, func(s *ControlState) { s.SetMirror(MirrorEntry{Name: "m", SourceClusterID: "there"}) })
+		before := mustRead(t, c)
+		_, err := w.adminOver(t, c, &fakeSource{id: "X", topics: []string{"t"}}).Start(bg, nil, o)
+		wantCode(t, what, err, InvalidRequest, "X", "there")
+		if !reflect.DeepEqual(mustRead(t, c), before) {
+			t.Errorf("%s: something was written", what)
+		}
+	}
+}
