@@ -130,6 +130,7 @@ statemachine/storetest checks it.
 	internal/bench                     speed and memory, beside a bare fetcher
 	examples/quickstart                the whole story in one command
 	examples/custombroker              a broker on plain files, with mirrors
+	examples/kafka-mirror              the verbs on a command line
 
 A pure package has no goroutine, clock, I/O or client; time and randomness are arguments.
 */

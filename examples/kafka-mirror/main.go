@@ -1,0 +1,111 @@
+// Command kafka-mirror has the verbs of mirrors on a command line, in the shape of KIP-1279's tool. It says what is wanted; the processes that run the mirrors follow. It needs
+// none of them, and no source: a failover can be recorded while everything else is dead.
+//
+//	kafka-mirror --bootstrap-server HOST:PORT --create --mirror dr --mirror-config dr.properties
+//	kafka-mirror --bootstrap-server HOST:PORT --start --mirror dr --topics orders,payments
+//	kafka-mirror --bootstrap-server HOST:PORT --describe --mirror dr
+//	kafka-mirror --bootstrap-server HOST:PORT --stop --mirror dr --all-topics --dry-run
+//
+// The desired state is in topics of the destination cluster (--bootstrap-server, with Kafka's client settings in --command-config), or in a folder (--store), as in
+// examples/custombroker, which has it in DIR/states.
+//
+// # What needs consent
+//
+// --stop and --delete, a --start that takes a topic over from another mirror, and an --alter of mirror.topics.exclude open topics for clients, or take something away. They print
+// the two clusters and the plan first, and need --reason and one of
+//
+//   - --plan HASH, of a dry run: the verb is refused if it would do anything else now;
+//   - --destination-cluster-id ID, where that can be compared, and --yes or the answer "yes" at a terminal.
+//
+// # Exit status
+//
+//	0  everything that was asked for is recorded, or was so already; with --dry-run: would be
+//	1  refused as things stand: some topics, or the whole request; other topics of the request are recorded
+//	2  the request, a file or a right has to be changed; nothing has changed
+//	3  the desired state cannot be reached or read, or it is not known whether the request was recorded
+//
+// An error is one line on standard error. With --json what a verb was refused for is in the document on standard output too.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	p := &program{out: os.Stdout, complaints: os.Stderr}
+	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		p.terminal = bufio.NewReader(os.Stdin)
+	}
+	status := p.run(ctx, os.Args[1:])
+	stop()
+	os.Exit(status)
+}
+
+// program is one use of the command.
+type program struct {
+	options
+	out, complaints io.Writer
+	terminal        *bufio.Reader // nil: nobody can be asked
+	place           place
+}
+
+// run returns the exit status.
+func (p *program) run(ctx context.Context, args []string) int {
+	var err error
+	p.options, err = readOptions(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(p.out, help())
+		return 0
+	}
+	if err == nil {
+		err = p.do(ctx)
+	}
+	if err != nil && !errors.As(err, new(*shownError)) {
+		fmt.Fprintln(p.complaints, "kafka-mirror: "+oneLine(err))
+	}
+	return exitStatus(err)
+}
+
+// confirm gets the operator's consent to a plan that was shown.
+func (p *program) confirm(ctx context.Context, shown mirror.Result) error {
+	switch {
+	case p.reason == "":
+		return usage("--%s needs --reason TEXT, for the history; nothing has changed", p.verb)
+	case p.plan != "":
+		return nil
+	case p.destinationID == "":
+		return usage("add --plan %s, or --destination-cluster-id ID and --yes; nothing has changed", shown.Plan)
+	case shown.Clusters.DestinationID == "":
+		return usage("the destination's cluster id is not known here, so %s cannot be compared with it; add --plan %s instead. Nothing has changed", p.destinationID, shown.Plan)
+	case p.yes:
+		return nil
+	case p.terminal == nil:
+		return usage("add --yes, because there is no terminal to ask at; nothing has changed")
+	}
+	fmt.Fprintf(p.complaints, "--%s as shown? Type yes: ", p.verb)
+	answer := make(chan string, 1)
+	go func() { // a read cannot be interrupted, so it ends with the process
+		line, _ := p.terminal.ReadString('\n')
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case a := <-answer:
+		if a == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	return errDeclined
+}

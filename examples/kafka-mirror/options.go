@@ -1,0 +1,192 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// options are those of the command line.
+type options struct {
+	verb                                         string
+	bootstrap, commandConfig, store, mirror      string
+	mirrorConfig, unset, topics, pattern         string
+	reason, plan, sourceID, destinationID        string
+	allTopics, partial, purge, dryRun, json, yes bool
+	timeout                                      time.Duration
+}
+
+// verb is what one may ask for, with the options that belong to it beside those of all verbs.
+type verb struct {
+	name, takes, doc string
+}
+
+const (
+	intent = " dry-run reason plan source-cluster-id destination-cluster-id yes"
+	chosen = "mirror topics topics-pattern all-topics" + intent
+)
+
+var verbs = []verb{
+	{"create", "mirror mirror-config" + intent, "make a mirror, without topics"},
+	{"list", "", "all mirrors of the destination"},
+	{"describe", "mirror", "how a mirror is, or without --mirror all of them"},
+	{"alter", "mirror mirror-config unset" + intent, "set settings of a mirror (--mirror-config), unset others (--unset)"},
+	{"delete", "mirror purge" + intent, "take a mirror away; its topics stay as they are"},
+	{"start", chosen, "mirror topics"},
+	{"stop", chosen + " partial", "make topics writable at the destination: the failover"},
+	{"pause", chosen, "stop fetching; the topics stay read-only"},
+	{"resume", chosen, "fetch again"},
+	{"recover", chosen, "try failed partitions again now"},
+	{"history", "mirror", "who did what, when and why"},
+}
+
+// forAll are the options of every verb.
+const forAll = "bootstrap-server command-config store json timeout"
+
+// usageError is a mistake on the command line or in a file. Its text says how to mend it.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+func usage(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+
+func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
+	f := flag.NewFlagSet("kafka-mirror", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // a mistake is one line, not a page
+	asked := map[string]*bool{}
+	for _, v := range verbs {
+		asked[v.name] = f.Bool(v.name, false, v.doc)
+	}
+	f.StringVar(&o.bootstrap, "bootstrap-server", "", "`HOST:PORT` of brokers of the destination cluster, separated by commas")
+	f.StringVar(&o.commandConfig, "command-config", "", "properties `FILE` with Kafka's client settings (security.protocol, sasl.*, ssl.* …), and how topics of the desired state are created")
+	f.StringVar(&o.store, "store", "", "folder `DIR` with the desired state, instead of --bootstrap-server")
+	f.StringVar(&o.mirror, "mirror", "", "`NAME` of the mirror")
+	f.StringVar(&o.mirrorConfig, "mirror-config", "", "properties `FILE` with settings of the mirror")
+	f.StringVar(&o.unset, "unset", "", "`NAMES` of settings, separated by commas")
+	f.StringVar(&o.topics, "topics", "", "`NAMES` of topics, separated by commas")
+	f.StringVar(&o.pattern, "topics-pattern", "", "regular expression `RE` (RE2, the whole name); --start and --stop put it into the mirror's filters")
+	f.BoolVar(&o.allTopics, "all-topics", false, "all topics, without those that the mirror excludes")
+	f.BoolVar(&o.partial, "partial", false, "stop a part of a topic set on purpose")
+	f.BoolVar(&o.purge, "purge", false, "delete last mirror epochs too: a later failback copies everything again")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and the plan's hash; change nothing")
+	f.BoolVar(&o.json, "json", false, "one JSON document on standard output")
+	f.BoolVar(&o.yes, "yes", false, "do it without asking")
+	f.StringVar(&o.reason, "reason", "", "why, for the history: `TEXT`")
+	f.StringVar(&o.plan, "plan", "", "`HASH` of a dry run: do this and nothing else")
+	f.StringVar(&o.sourceID, "source-cluster-id", "", "`ID` that is meant; another source is refused")
+	f.StringVar(&o.destinationID, "destination-cluster-id", "", "`ID` that is meant; another destination is refused")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "longest `TIME` of each step, as in 10s [30s]")
+	return f, asked
+}
+
+// readOptions reads the command line. Errors: a usageError; flag.ErrHelp, the help was asked for.
+func readOptions(args []string) (options, error) {
+	var o options
+	f, asked := o.flags()
+	if err := f.Parse(args); err != nil {
+		name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+		switch {
+		case err == flag.ErrHelp:
+			return o, err
+		case unknown:
+			var known []string
+			f.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+			return o, usage("--%s is not known; the closest is --%s (-help lists all)", name, closest(name, known))
+		}
+		return o, usage("%v (-help lists the options)", err)
+	}
+	if f.NArg() > 0 {
+		return o, usage("what is %q? Every option begins with dashes, lists have no blanks, and a verb is an option too, as in --describe", f.Arg(0))
+	}
+	var wanted []verb
+	for _, v := range verbs {
+		if *asked[v.name] {
+			wanted = append(wanted, v)
+		}
+	}
+	if len(wanted) != 1 {
+		return o, usage("exactly one verb is needed, and there are %d; it is one of --%s", len(wanted), strings.Join(verbNames(), ", --"))
+	}
+	o.verb = wanted[0].name
+	takes := strings.Fields(forAll + " " + o.verb + " " + wanted[0].takes)
+	var wrong error
+	f.Visit(func(f *flag.Flag) {
+		if !slices.Contains(takes, f.Name) && wrong == nil {
+			wrong = usage("--%s does not belong to --%s; it takes --%s", f.Name, o.verb, strings.Join(takes[6:], ", --"))
+		}
+	})
+	if wrong != nil {
+		return o, wrong
+	}
+	return o, o.check(takes)
+}
+
+func verbNames() (names []string) {
+	for _, v := range verbs {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+// check refuses what is missing or contradicts itself.
+func (o *options) check(takes []string) error {
+	ways := 0
+	for _, given := range []bool{o.topics != "", o.pattern != "", o.allTopics} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case (o.bootstrap == "") == (o.store == ""):
+		return usage("one of --bootstrap-server HOST:PORT and --store DIR is needed: where the desired state is")
+	case o.store != "" && o.commandConfig != "":
+		return usage("--command-config is for --bootstrap-server; leave it out with --store")
+	case o.mirror == "" && slices.Contains(takes, "mirror") && o.verb != "describe":
+		return usage("--%s needs --mirror NAME; --list shows the names", o.verb)
+	case o.verb == "create" && o.mirrorConfig == "":
+		return usage("--create needs --mirror-config FILE, with bootstrap.servers=HOST:PORT of the source in it")
+	case o.verb == "alter" && o.mirrorConfig == "" && o.unset == "":
+		return usage("--alter needs --mirror-config FILE, --unset NAMES, or both")
+	case slices.Contains(takes, "topics") && ways != 1:
+		return usage("--%s needs exactly one of --topics NAMES, --topics-pattern RE and --all-topics", o.verb)
+	case o.timeout <= 0:
+		return usage("--timeout has to be more than 0, as in 10s")
+	}
+	return nil
+}
+
+// split splits a list by its commas.
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// help is what -help prints.
+func help() string {
+	var b strings.Builder
+	b.WriteString("Usage: kafka-mirror (--bootstrap-server HOST:PORT [--command-config FILE] | --store DIR) VERB [OPTION …]\n\nVerbs:\n")
+	for _, v := range verbs {
+		fmt.Fprintf(&b, "  --%-10s %s\n", v.name, v.doc)
+	}
+	b.WriteString("\nOptions:\n")
+	f, asked := new(options).flags()
+	f.VisitAll(func(f *flag.Flag) {
+		if asked[f.Name] == nil {
+			value, doc := flag.UnquoteUsage(f)
+			fmt.Fprintf(&b, "  --%-30s %s\n", strings.TrimSpace(f.Name+" "+value), doc)
+		}
+	})
+	b.WriteString(`
+--stop, --delete, a --start that takes a topic over from another mirror and an --alter of mirror.topics.exclude show what they would do first, and need --reason and one of
+--plan HASH; --destination-cluster-id ID and --yes, or "yes" at a terminal.
+
+Exit status:
+  0  everything that was asked for is recorded, or was so already; with --dry-run: would be
+  1  refused as things stand: some topics, or the whole request; other topics of the request are recorded
+  2  the request, a file or a right has to be changed; nothing has changed
+  3  the desired state cannot be reached or read, or it is not known whether the request was recorded
+`)
+	return b.String()
+}

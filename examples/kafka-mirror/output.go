@@ -1,0 +1,217 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/kafkastore"
+)
+
+// errDeclined: the operator was asked and did not say yes.
+var errDeclined = errors.New("not confirmed; nothing has changed")
+
+// shownError is the error of a topic, which the result has shown already.
+type shownError struct{ error }
+
+func (e *shownError) Unwrap() error { return e.error }
+
+// exitStatus is told in the package's text.
+func exitStatus(err error) int {
+	var e *mirror.Error
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, new(*shownError)), errors.Is(err, errDeclined):
+		return 1
+	case errors.As(err, &e):
+		switch e.Code {
+		case mirror.InvalidRequest, mirror.InvalidConfig, mirror.InvalidRegularExpression:
+			return 2
+		}
+		return 1
+	case errors.As(err, new(usageError)), errors.As(err, new(*mirror.SettingError)), kafkaconfig.Find(err) != nil, errors.As(err, new(*kafkastore.AccessError)),
+		errors.As(err, new(*kafkastore.TopicError)), errors.Is(err, kerr.SaslAuthenticationFailed):
+		return 2
+	}
+	return 3
+}
+
+// inFlags are the library's names of what the operator has to do, and this program's.
+var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "--plan", "Intent.DestinationClusterID", "--destination-cluster-id", "(Partial)", "(--partial)",
+	"(Config.ReplicationFactor)", "in --command-config", "AlterConfig", "--alter", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows",
+	"Resume goes", "--resume goes", "Start begins", "--start begins", "Stop is accepted", "--stop is accepted", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover")
+
+func oneLine(err error) string { return inFlags.Replace(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+
+// asJSON prints one document.
+func (p *program) asJSON(v any) error {
+	e := json.NewEncoder(p.out)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// resultJSON is a mirror.Result whose errors are words.
+type resultJSON struct {
+	Verb, Mirror string
+	DryRun       bool
+	Clusters     mirror.Clusters
+	Topics       []topicJSON
+	Plan         string
+	Notes        []string
+	Error        *errorJSON `json:",omitempty"` // of the whole request
+}
+
+type topicJSON struct {
+	Topic   string
+	Changed bool
+	Error   *errorJSON `json:",omitempty"`
+}
+
+type errorJSON struct{ Code, Message string }
+
+func wordsOf(err error) *errorJSON {
+	if err == nil {
+		return nil
+	}
+	w := &errorJSON{Message: oneLine(err)}
+	var e *mirror.Error
+	if errors.As(err, &e) {
+		w.Code = e.Code.String()
+	}
+	return w
+}
+
+// showPlan shows a dry run before consent to it is asked for.
+func (p *program) showPlan(r mirror.Result) {
+	to := p.out
+	if p.json {
+		to = p.complaints
+	}
+	r.Clusters.DestinationBootstrap = p.place.name
+	fmt.Fprint(to, inFlags.Replace(r.String()))
+}
+
+// showResult shows what a verb did, without what its plan has shown, and returns its error.
+func (p *program) showResult(r mirror.Result, err error, planned bool) error {
+	r.Clusters.DestinationBootstrap = p.place.name
+	whole := err
+	if len(r.Topics) > 0 && err != nil {
+		whole, err = nil, &shownError{err}
+	}
+	switch {
+	case p.json:
+		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Topics: []topicJSON{}, Plan: r.Plan, Notes: append([]string{}, r.Notes...), Error: wordsOf(whole)}
+		for _, t := range r.Topics {
+			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, wordsOf(t.Err)})
+		}
+		return errors.Join(err, p.asJSON(j))
+	case whole == nil:
+		if !r.DryRun {
+			r.Plan = ""
+		}
+		if planned {
+			r.Notes = nil
+		}
+		text := inFlags.Replace(r.String())
+		if planned {
+			_, text, _ = strings.Cut(text, "\n") // the clusters
+		}
+		fmt.Fprint(p.out, text)
+	}
+	return err
+}
+
+// described has the names of KIP-1279's DescribeClusterMirrors response (spec §1.3), and behind them what else is known. What is not known is null.
+type described struct {
+	MirrorName, SourceBootstrap, SourceClusterId string
+	Topics                                       []describedTopic
+	DestinationClusterId, Head                   string
+	Partial, Alive                               bool
+	Taken, Created                               time.Time
+	Settings                                     map[string]string
+	Nodes                                        []mirror.DescribedNode
+	Notes                                        []string
+}
+
+type describedTopic struct {
+	TopicName  string
+	Partitions []describedPartition
+	Wanted     string // the value of mirror.name
+}
+
+type describedPartition struct {
+	PartitionIndex                                                     int32
+	StateValue, ErrorMessage                                           string
+	RetryAttempt                                                       int16
+	SourceOffset, DestinationOffset, LastMirrorEpoch, LastMirrorOffset mirror.Number
+	Lag                                                                mirror.Number
+	LagAtLeast                                                         bool // more by now, nobody measures it
+	SourceSeen, Reported                                               time.Time
+}
+
+func (p *program) showDescriptions(all []mirror.Description) error {
+	shown := []described{}
+	for i, d := range all {
+		d.Clusters.DestinationBootstrap = p.place.name
+		if !p.json {
+			fmt.Fprint(p.out, strings.Repeat("\n", min(i, 1)), d)
+			continue
+		}
+		x := described{
+			MirrorName: d.Mirror, SourceBootstrap: d.Clusters.SourceBootstrap, SourceClusterId: d.Clusters.SourceID, Topics: []describedTopic{}, DestinationClusterId: d.Clusters.DestinationID,
+			Head: d.Head, Partial: d.Partial, Alive: d.Alive, Taken: d.Taken, Created: d.Created, Settings: d.Settings, Nodes: append([]mirror.DescribedNode{}, d.Nodes...),
+			Notes: append([]string{}, d.Notes...),
+		}
+		for _, t := range d.Topics {
+			topic := describedTopic{TopicName: t.Topic, Partitions: []describedPartition{}, Wanted: t.MirrorName}
+			for _, q := range t.Partitions {
+				topic.Partitions = append(topic.Partitions, describedPartition{
+					q.Partition, q.State, q.Reason, q.RetryAttempt, q.SourceEnd, q.DestinationEnd, q.LME, q.LMO, q.Lag.Offsets, q.Lag.AtLeast, q.SourceSeen, q.Reported,
+				})
+			}
+			x.Topics = append(x.Topics, topic)
+		}
+		shown = append(shown, x)
+	}
+	if p.json {
+		return p.asJSON(map[string]any{"Mirrors": shown})
+	}
+	return nil
+}
+
+func (p *program) showList(list []mirror.ListedMirror) error {
+	if p.json {
+		return p.asJSON(map[string]any{"Mirrors": list})
+	}
+	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "MIRROR\tTOPICS\tSTOPPED\tSOURCE")
+	for _, m := range list {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", m.Name, m.TopicCount, m.Stopped, m.SourceBootstrap)
+	}
+	return w.Flush()
+}
+
+func (p *program) showHistory(entries []mirror.HistoryEntry) error {
+	if p.json {
+		return p.asJSON(map[string]any{"History": append([]mirror.HistoryEntry{}, entries...)})
+	}
+	for _, e := range entries {
+		fmt.Fprintf(p.out, "%d  %s  %s %s  by %s at %s (%s)", e.Number, e.Time.UTC().Format("2006-01-02 15:04:05 UTC"), e.Verb, strings.Join(e.Topics, ","), e.Who.User, e.Who.Host, e.Who.Client)
+		for _, x := range [][2]string{{"reason", e.Reason}, {"plan", e.Plan}, {"", e.Detail}} {
+			if x[1] != "" {
+				fmt.Fprintf(p.out, "  %s", strings.TrimSpace(x[0]+" "+x[1]))
+			}
+		}
+		fmt.Fprintln(p.out)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
+	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/filestore"
+	"github.com/clustermirror/clustermirror/mirror/kafkastore"
+)
+
+// TestExitStatus: every kind of error has the documented status, also inside others.
+func TestExitStatus(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errDeclined, 1},
+		{&shownError{&mirror.Error{Code: mirror.InvalidRequest}}, 1}, // of a topic
+		{&mirror.Error{Code: mirror.UnknownClusterMirror}, 1},
+		{&mirror.Error{Code: mirror.ClusterMirrorNotEmpty}, 1},
+		{&mirror.Error{Code: mirror.InvalidRequest}, 2},
+		{&mirror.Error{Code: mirror.InvalidConfig}, 2},
+		{&mirror.Error{Code: mirror.InvalidRegularExpression}, 2},
+		{usage("x"), 2},
+		{&mirror.SettingError{Setting: "x"}, 2},
+		{&kafkaconfig.Error{Setting: "x"}, 2},
+		{&kafkastore.AccessError{Resource: "topic", Err: kerr.TopicAuthorizationFailed}, 2},
+		{&kafkastore.TopicError{Topic: "x", Err: kerr.InvalidReplicationFactor}, 2},
+		{kerr.SaslAuthenticationFailed, 2},
+		{keyedlog.ErrOutcomeUnknown, 3},
+		{context.DeadlineExceeded, 3},
+		{context.Canceled, 3},
+		{&filestore.LockedError{Err: context.DeadlineExceeded}, 3},
+		{&filestore.NewerError{}, 3},
+		{errors.New("anything else"), 3},
+	} {
+		if got := exitStatus(c.err); got != c.want {
+			t.Errorf("%v: %d, want %d", c.err, got, c.want)
+		}
+		if c.err == nil {
+			continue
+		}
+		if got := exitStatus(fmt.Errorf("around: %w", c.err)); got != c.want {
+			t.Errorf("%v inside another error: %d, want %d", c.err, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/kafkasource"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// act is a verb that records something, or with dryRun says what it would record.
+type act func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error)
+
+func (p *program) admin(name string) (*mirror.Admin, error) {
+	return mirror.NewAdmin(mirror.AdminConfig{
+		Mirror: name, Control: mirror.NewControl(p.place.records), States: keyedlog.NewStateStore(p.place.records), Destination: p.place.topics, OpenSource: kafkasource.Open,
+		Operator: mirror.Operator{Client: "kafka-mirror"}, Strict: true,
+	})
+}
+
+// do opens the desired state and does what the verb says.
+func (p *program) do(ctx context.Context) (err error) {
+	var settings mirror.Settings
+	if p.mirrorConfig != "" {
+		if settings, err = p.readSettings("--mirror-config", p.mirrorConfig); err != nil {
+			return err
+		}
+	}
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	if p.place, err = p.openPlace(bounded); err != nil {
+		return err
+	}
+	defer p.place.close()
+	a, err := p.admin(cmp.Or(p.mirror, "all")) // --list and --describe of all need no name
+	if err != nil {
+		return err
+	}
+	switch p.verb {
+	case "list":
+		list, err := a.List(bounded, mirror.ListOptions{TopicNames: p.json})
+		if err != nil {
+			return err
+		}
+		return p.showList(list)
+	case "history":
+		entries, err := a.History(bounded)
+		if err != nil {
+			return err
+		}
+		return p.showHistory(entries)
+	case "describe":
+		return p.describe(bounded, a)
+	case "create":
+		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
+			return a.Create(ctx, settings, mirror.CreateOptions{DryRun: dryRun, Intent: intent})
+		}, false)
+	case "alter":
+		_, named := settings["mirror.topics.exclude"]
+		_, alias := settings["topics.exclude"]
+		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
+			return a.AlterConfig(ctx, settings, split(p.unset), mirror.AlterConfigOptions{DryRun: dryRun, Intent: intent})
+		}, named || alias)
+	case "delete":
+		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
+			return a.Delete(ctx, mirror.DeleteOptions{Purge: p.purge, DryRun: dryRun, Intent: intent})
+		}, true)
+	}
+	return p.aboutTopics(ctx, a)
+}
+
+// aboutTopics is a verb about topics.
+func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	state, err := mirror.NewControl(p.place.records).Read(bounded)
+	if err != nil {
+		return err
+	}
+	topics, all := split(p.topics), p.allTopics
+	var patterns []string
+	if p.pattern != "" {
+		patterns = []string{p.pattern}
+	}
+	switch p.verb {
+	case "start":
+		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
+			return a.Start(ctx, topics, mirror.StartOptions{Include: patterns, AllTopics: all, DryRun: dryRun, Intent: intent})
+		}, p.mayAdopt(state, topics))
+	case "stop":
+		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
+			return a.Stop(ctx, topics, mirror.StopOptions{Patterns: patterns, AllTopics: all, Partial: p.partial, DryRun: dryRun, Intent: intent})
+		}, true)
+	}
+	if p.pattern != "" { // the others have no patterns in the library: they are about topics that are in the mirror now
+		if topics, err = p.members(state); err != nil {
+			return err
+		}
+	}
+	return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
+		switch p.verb {
+		case "pause":
+			return a.Pause(ctx, topics, mirror.PauseOptions{AllTopics: all, DryRun: dryRun, Intent: intent})
+		case "resume":
+			return a.Resume(ctx, topics, mirror.ResumeOptions{AllTopics: all, DryRun: dryRun, Intent: intent})
+		}
+		return a.Recover(ctx, topics, mirror.RecoverOptions{AllTopics: all, DryRun: dryRun, Intent: intent})
+	}, false)
+}
+
+// mayAdopt says whether a start may take a topic over from another mirror, which has stopped it and so opened it. No names: it may be any.
+func (p *program) mayAdopt(s mirror.ControlState, topics []string) bool {
+	return slices.ContainsFunc(s.Topics, func(w mirror.TopicWish) bool {
+		owner, want, err := w.Wish()
+		return (len(topics) == 0 || slices.Contains(topics, w.Topic)) && err == nil && owner != p.mirror && want == statemachine.WantStopped
+	})
+}
+
+// members are the mirror's topics that the pattern finds.
+func (p *program) members(s mirror.ControlState) (topics []string, err error) {
+	filter, err := mirror.NewFilter([]string{p.pattern}, nil)
+	if err != nil {
+		return nil, usage("--topics-pattern: %v", err)
+	}
+	for _, w := range s.Topics {
+		if owner, _, err := w.Wish(); err == nil && owner == p.mirror && filter.Includes(w.Topic) {
+			topics = append(topics, w.Topic)
+		}
+	}
+	if len(topics) == 0 {
+		return nil, usage("--topics-pattern %s finds no topic of mirror %s; --describe shows them", p.pattern, p.mirror)
+	}
+	return topics, nil
+}
+
+// record does a verb. One that opens, discards or deletes is shown first, and needs consent to what was shown.
+func (p *program) record(ctx context.Context, verb act, opens bool) error {
+	intent := mirror.Intent{Reason: p.reason, Plan: p.plan, SourceClusterID: p.sourceID, DestinationClusterID: p.destinationID}
+	do := func(dryRun bool, intent mirror.Intent) (mirror.Result, error) {
+		bounded, stop := context.WithTimeout(ctx, p.timeout)
+		defer stop()
+		return verb(bounded, dryRun, intent)
+	}
+	if opens && !p.dryRun {
+		r, err := do(true, intent)
+		if err != nil && len(r.Topics) == 0 {
+			return p.showResult(r, err, false)
+		}
+		p.showPlan(r)
+		if err := p.confirm(ctx, r); err != nil {
+			return err
+		}
+		intent.Plan = r.Plan
+	}
+	r, err := do(p.dryRun, intent)
+	return p.showResult(r, err, opens && !p.dryRun)
+}
+
+func (p *program) describe(ctx context.Context, a *mirror.Admin) error {
+	names := []string{p.mirror}
+	if p.mirror == "" {
+		list, err := a.List(ctx, mirror.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return p.showList(list)
+		}
+		names = nil
+		for _, m := range list {
+			names = append(names, m.Name)
+		}
+	}
+	all := make([]mirror.Description, 0, len(names))
+	for _, name := range names {
+		a, err := p.admin(name)
+		if err != nil {
+			return err
+		}
+		d, err := a.Describe(ctx)
+		if err != nil {
+			return err
+		}
+		all = append(all, d)
+	}
+	return p.showDescriptions(all)
+}
