@@ -16,7 +16,7 @@ import (
 )
 
 // grown is a log of a header, a snapshot and some frames: where each frame ends, and what the log shows up to there.
-func grown(t *testing.T) (b []byte, ends []int, shows []string) {
+func grown(t testing.TB) (b []byte, ends []int, shows []string) {
 	t.Helper()
 	d := newDisk()
 	s, err := open(d.folder(), "disk", Options{CompactAbove: 1 << 20})
@@ -39,7 +39,7 @@ func grown(t *testing.T) (b []byte, ends []int, shows []string) {
 }
 
 // tryOpen opens a log of these bytes and reads it. It must leave them as they are.
-func tryOpen(t *testing.T, b []byte) (text string, err error) {
+func tryOpen(t testing.TB, b []byte) (text string, err error) {
 	t.Helper()
 	d := image{logName: b}.disk()
 	s, err := open(d.folder(), "disk", Options{})
@@ -215,6 +215,37 @@ func TestFramesWithoutSenseAreRefused(t *testing.T) {
 	if text, err := tryOpen(t, append(bytes.Clone(good), sealed(generation, end, next(7, 0))...)); err != nil || !strings.Contains(text, "version 7") {
 		t.Errorf("a frame that follows: %q, %v", text, err)
 	}
+}
+
+// Whatever a frame says, it is taken or refused by name; what is taken can be written on and compacted, and shows the same then.
+func FuzzPayload(f *testing.F) {
+	good, _, _ := grown(f)
+	_, generation, _ := header(good)
+	end := int64(len(good))
+	f.Add([]byte{frameFormat, 7, 0})
+	f.Add([]byte{frameFormat, 7, 2, kindSession, 3, 1, 'w', 0, 0, kindTombstone, 0, 0, 1, 'k', 0})
+	f.Add([]byte{frameFormat, 7, 1, kindRecord, 3, 1, 'w', 1, 'k', 1, 'v'})
+	f.Add([]byte{2, 7, 0})
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		d := image{logName: append(bytes.Clone(good), sealed(generation, end, payload)...)}.disk()
+		s, err := open(d.folder(), "disk", Options{})
+		var damaged *DamagedError
+		var newer *NewerError
+		switch {
+		case errors.As(err, &damaged) && damaged.Offset == end, errors.As(err, &newer) && newer.Offset == end:
+			return
+		case err != nil:
+			t.Fatal(err)
+		}
+		openSession(t, s, "somebody new")
+		want, err := shown(bounded(t), s, "w")
+		must(t, err)
+		must(t, s.log.rewrite())
+		must(t, s.Close())
+		if got, err := tryOpen(t, d.files[logName].bytes); err != nil || got != want {
+			t.Errorf("written on and compacted it shows\n%swith error %v, not\n%s", got, err, want)
+		}
+	})
 }
 
 // The file under a handle becomes another one: shorter, older, none. Nothing of that is taken for news, and nothing is written.

@@ -132,9 +132,13 @@ func TestKill500(t *testing.T) {
 			t.Run(strconv.Itoa(lane), func(t *testing.T) {
 				t.Parallel()
 				dir, r := t.TempDir(), rand.New(rand.NewPCG(*killSeed, uint64(lane)))
+				witness := opened(t, dir, Options{})
 				acknowledged, sessions := 0, int64(0)
 				for range kills / lanes {
 					last, err := killOnce(t, dir, r, &acknowledged, &sessions)
+					if err == nil {
+						err = sameAsAnew(witness, dir)
+					}
 					if err != nil {
 						t.Fatalf("seed %d, lane %d, killed within %q: %v", *killSeed, lane, last, err)
 					}
@@ -158,11 +162,28 @@ func TestKill500(t *testing.T) {
 	}
 }
 
+// sameAsAnew demands that a handle that has seen all the kills shows what a new one shows.
+func sameAsAnew(witness *Store, dir string) error {
+	got, err := shown(context.Background(), witness, "w")
+	if err != nil {
+		return err
+	}
+	s, err := Open(dir, Options{})
+	if err != nil {
+		return err
+	}
+	want, err := shown(context.Background(), s, "w")
+	if err == nil && got != want {
+		err = fmt.Errorf("a handle that was open shows\n%sand a new one\n%s", got, want)
+	}
+	return errors.Join(err, s.Close())
+}
+
 // killOnce lets a child run for a random number of steps and some microseconds, kills it and looks at what is there. last is what the child did last.
 func killOnce(t *testing.T, dir string, r *rand.Rand, acknowledged *int, sessions *int64) (last string, err error) {
 	child, _, out := startChild(t, "batches", dir)
 	defer child.Process.Kill()
-	steps, pause := r.IntN(120), time.Duration(r.IntN(300))*time.Microsecond
+	steps, pause := r.IntN(40), time.Duration(r.IntN(300))*time.Microsecond
 	killed := false
 	for {
 		line, err := out.ReadString('\n')
