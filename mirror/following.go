@@ -45,7 +45,7 @@ func (f *following) follow(ctx context.Context, s *ControlState) error {
 	if exists && (source == "" || entry.SourceClusterID != "") && !slices.ContainsFunc(origins, func(o TopicOrigin) bool { return f.news(s, o) }) {
 		return nil
 	}
-	err := f.m.cfg.Control.Update(ctx, func(s *ControlState) error {
+	err := f.m.wish(ctx, func(s *ControlState) error {
 		if _, gone := s.DeletedMirror(name); gone {
 			return nil
 		}
@@ -113,7 +113,7 @@ func (f *following) discover(ctx context.Context) {
 		return
 	}
 	var found []WishRecorded
-	err = f.m.cfg.Control.Update(ctx, func(s *ControlState) error {
+	err = f.m.wish(ctx, func(s *ControlState) error {
 		found = f.wishes(s, names)
 		if len(found) > 0 {
 			s.Note = f.note(found)
@@ -211,17 +211,25 @@ func (m *Mirror) recoverAsked(w TopicWish, runners []*runner) {
 	})
 }
 
+// wish changes the desired state. A process that was held up does so only when it knows that the mirror is still its own.
+func (m *Mirror) wish(ctx context.Context, change func(*ControlState) error) error {
+	if err := m.lease.hold(); err != nil {
+		return err
+	}
+	return m.cfg.Control.Update(ctx, change)
+}
+
 // persist changes the desired state, and tries until that is done.
 func (m *Mirror) persist(tp TopicPartition, trouble string, change func(*ControlState)) {
 	m.spawn(func() {
 		for wait, told := time.Second, false; ; wait = min(2*wait, time.Minute) {
 			ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
-			err := m.cfg.Control.Update(ctx, func(s *ControlState) error {
+			err := m.wish(ctx, func(s *ControlState) error {
 				change(s)
 				return nil
 			})
 			stop()
-			if err == nil || m.ctx.Err() != nil {
+			if err == nil || m.ctx.Err() != nil || errors.Is(err, ErrFenced) {
 				return
 			}
 			if !told {

@@ -23,10 +23,11 @@ const (
 // new, and a log whose leader epoch has moved on refuses it (ErrFenced).
 type lease struct {
 	m      *Mirror
-	asking sync.Mutex // held during a question, so that a thousand partitions ask once
+	asking semaphore // of one: held during a question, so that a thousand partitions ask once
 
 	mu    sync.Mutex
 	asked time.Time // when the store was asked last, or answered a write
+	lost  error     // that the session does not hold any more
 }
 
 func (l *lease) note(at time.Time) {
@@ -35,23 +36,52 @@ func (l *lease) note(at time.Time) {
 	l.asked = at
 }
 
-// fresh says whether this process has been awake lately. The wall clock is looked at too: the monotonic one stands still while a machine is suspended.
+// lose notes that another process has the name.
+func (l *lease) lose(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = err
+}
+
+// over is why this process has lost its session, nil as long as it does not know of that. Nothing is done here any more then.
+func (l *lease) over() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %v", ErrFenced, l.lost)
+}
+
+// fresh says whether this process has been awake lately.
 func (l *lease) fresh() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	return now.Sub(l.asked) < leaseAge && now.Round(0).Sub(l.asked.Round(0)) < leaseAge
+	return within(l.asked, time.Now())
 }
 
-// hold returns nil if this process may change its logs. An error is ErrFenced, or says that the mirror was closed.
+// within says that less than leaseAge lies between two moments. The wall clock is looked at too: the monotonic one stands still while a machine is suspended.
+func within(then, now time.Time) bool {
+	return now.Sub(then) < leaseAge && now.Round(0).Sub(then.Round(0)) < leaseAge
+}
+
+// hold returns nil if this process may change its logs and the desired state. An error is ErrFenced, or says that the mirror was closed.
 func (l *lease) hold() error {
+	if err := l.over(); err != nil {
+		return err
+	}
 	if l.fresh() {
 		return nil
 	}
-	l.asking.Lock()
-	defer l.asking.Unlock()
+	if l.asking.acquire(l.m.ctx) != nil {
+		return ErrClosed
+	}
+	defer l.asking.release()
 	for wait := 100 * time.Millisecond; !l.fresh(); wait = min(2*wait, maxStoreWait) {
-		err := l.ask()
+		if err := l.over(); err != nil {
+			return err
+		}
+		err := l.ask(l.m.cfg.CallBound)
 		switch {
 		case err == nil:
 			return nil
@@ -65,9 +95,9 @@ func (l *lease) hold() error {
 }
 
 // ask asks the store whether the session holds. A session that does not ends everything that is served here.
-func (l *lease) ask() error {
+func (l *lease) ask(bound time.Duration) error {
 	began := time.Now()
-	ctx, stop := context.WithTimeout(l.m.ctx, l.m.cfg.CallBound)
+	ctx, stop := context.WithTimeout(l.m.ctx, bound)
 	defer stop()
 	_, err := l.m.session.Write(ctx, nil)
 	switch {
@@ -89,14 +119,20 @@ func (l *lease) run() {
 			return
 		case <-tick.C:
 		}
-		// The age is looked at before the question is noted: a process that slept must not take its own waking up for a heartbeat.
+		if l.over() != nil {
+			return
+		}
+		// The age is looked at before the question is noted: a process that slept must not take its own waking up for a heartbeat. It may sleep at any line here, in the question too.
+		now := time.Now()
 		awake := l.fresh()
 		if awake && l.m.persister.busy() {
-			l.note(time.Now()) // the write that is tried again and again will tell
+			l.note(now) // the write that is tried again and again will tell
 			continue
 		}
-		if err := l.ask(); err != nil && awake && !errors.Is(err, statemachine.ErrFenced) {
-			l.note(time.Now())
+		if err := l.ask(min(heartbeatInterval, l.m.cfg.CallBound)); err != nil && awake && !errors.Is(err, statemachine.ErrFenced) {
+			if failed := time.Now(); within(now, failed) {
+				l.note(failed)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,91 @@ func TestWithoutAStoreOnlyAProcessThatIsAwakeGoesOn(t *testing.T) {
 		m.untilInStep()
 		if got := b.log("t", 0).End(); got != 10 {
 			t.Errorf("end %d after the store answered", got)
+		}
+		m.close()
+	})
+}
+
+// dozingStore is asked whether the session holds, and the process is held up in the question for as long as doze says: no answer comes, and nobody runs meanwhile.
+type dozingStore struct {
+	statemachine.StateStore
+	doze *time.Duration
+}
+
+type dozingSession struct {
+	statemachine.Session
+	doze *time.Duration
+}
+
+func (s dozingStore) Open(ctx context.Context, owner string) (statemachine.Session, error) {
+	session, err := s.StateStore.Open(ctx, owner)
+	return dozingSession{session, s.doze}, err
+}
+
+func (s dozingSession) Write(ctx context.Context, w []statemachine.Write) ([]statemachine.WriteResult, error) {
+	if len(w) == 0 && *s.doze > 0 {
+		time.Sleep(*s.doze)
+		return nil, errors.New("no answer")
+	}
+	return s.Session.Write(ctx, w)
+}
+
+// A heartbeat that fails is no sign of being awake when the process was held up in the middle of it.
+func TestAHeartbeatThatWasHeldUpIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSide(t, memlog.Config{ClusterID: "a"}), newSide(t, memlog.Config{ClusterID: "b"})
+		a.local("t", 1)
+		var doze time.Duration
+		m := open(t, "m", a.Cluster, b, func(c *mirror.Config) { c.Store = dozingStore{c.Store, &doze} })
+		m.start("t")
+		m.untilInStep()
+		doze = 20 * time.Second
+		time.Sleep(doze + 3*time.Second) // the first heartbeat from now begins within 3 s
+		a.fill("t", 0, 5)
+		synctest.Wait()
+		if got := b.log("t", 0).End(); got != 0 {
+			t.Errorf("end %d after a heartbeat that took %v, and the store has not answered", got, doze)
+		}
+		doze = 0
+		m.untilInStep()
+		m.close()
+	})
+}
+
+// A process that is fenced follows the desired state no more: it begins no topic, takes no request for its own, and reports nothing.
+func TestAFencedProcessFollowsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSide(t, memlog.Config{ClusterID: "a"}), newSide(t, memlog.Config{ClusterID: "b"})
+		a.local("t", 1)
+		a.local("u", 1)
+		m := follow(t, "m", a, b)
+		m.start("t")
+		m.untilInStep()
+		if _, err := b.StateStore().Open(t.Context(), "mirror"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if m.Status().Fenced == nil {
+			t.Fatal("the mirror does not know that it is fenced")
+		}
+		was, err := b.Control().Reports(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.start("u")
+		if _, err := m.Admin().Recover(t.Context(), []string{"t"}, mirror.RecoverOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if _, err := b.Topic(t.Context(), "u"); !errors.Is(err, mirror.ErrUnknownTopic) {
+			t.Errorf("a fenced process has made a topic: error %v", err)
+		}
+		now := wanted(t, b)
+		if w, _ := now.Topic("t"); w.Recover != 1 {
+			t.Errorf("a fenced process took a request to recover: %+v", w)
+		}
+		if is, err := b.Control().Reports(t.Context()); err != nil || !reflect.DeepEqual(is, was) {
+			t.Errorf("a fenced process reports: %+v, was %+v; %v", is, was, err)
 		}
 		m.close()
 	})

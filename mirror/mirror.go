@@ -86,7 +86,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	}
 	m.following = following{m: m}
 	m.loading = loading{m: m, turn: make(semaphore, 1)}
-	m.lease = lease{m: m, asked: time.Now()}
+	m.lease = lease{m: m, asking: make(semaphore, 1), asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
 	m.link = newLink(m)
 	openCtx, stop := context.WithTimeout(ctx, cfg.CallBound)
@@ -195,7 +195,11 @@ func (m *Mirror) fetchWait() time.Duration {
 func (m *Mirror) reconcileLoop() {
 	for {
 		changed := m.cfg.Control.Changed()
-		err := m.reconcile()
+		err := m.lease.hold()
+		if err != nil {
+			return // whoever has the mirror now follows what is wanted
+		}
+		err = m.reconcile()
 		var again <-chan time.Time
 		if err != nil {
 			again = time.After(time.Second)
@@ -390,6 +394,9 @@ func (m *Mirror) setUp(t *topicRun) error {
 		m.mu.Lock()
 		t.source = &found[i]
 		m.mu.Unlock()
+		if err := m.lease.hold(); err != nil {
+			return err
+		}
 		have, err = m.cfg.Destination.CreateTopic(ctx, TopicSpec{Name: t.name, Partitions: found[i].Partitions, SourceID: found[i].ID})
 		if err != nil && !errors.Is(err, ErrTopicExists) {
 			return fmt.Errorf("creating topic %s at the destination: %w", t.name, err)
@@ -513,7 +520,11 @@ func (m *Mirror) sourceTopic(s *SourceTopic) {
 	default:
 		ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
 		defer stop()
-		grown, err := m.cfg.Destination.GrowTopic(ctx, s.Name, s.Partitions)
+		var grown Topic
+		err := m.lease.hold()
+		if err == nil {
+			grown, err = m.cfg.Destination.GrowTopic(ctx, s.Name, s.Partitions)
+		}
 		if err == nil {
 			err = m.startPartitions(ctx, t, grown)
 		}
@@ -550,6 +561,9 @@ func (m *Mirror) refreshLoop() {
 		case <-m.ctx.Done():
 			return
 		case <-tick.C:
+			if m.lease.over() != nil {
+				return
+			}
 			// While nothing is fetched the partitions' own retries look at the source; refreshes besides get rare.
 			if quiet++; m.link.anyHealthy() {
 				quiet = 0
@@ -611,6 +625,7 @@ func (m *Mirror) stopServing(err error) {
 	m.mu.Lock()
 	first := m.fenced == nil
 	m.fenced = err
+	m.lease.lose(err)
 	var all []*runner
 	for _, t := range m.topics {
 		all = append(all, t.partitions...)

@@ -73,6 +73,9 @@ func (g *reporting) tell(err error) {
 }
 
 func (g *reporting) report() error {
+	if err := g.m.lease.hold(); err != nil {
+		return fmt.Errorf("%w: %w", statemachine.ErrFenced, err)
+	}
 	ctx, stop := context.WithTimeout(g.m.ctx, g.m.cfg.CallBound)
 	defer stop()
 	if g.reporter == nil {
