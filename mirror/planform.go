@@ -1,0 +1,80 @@
+package mirror
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// planForm is the version of the stored form of plans, "version" in JSON. A plan is consent to exactly what it names, so one whose form is not known, or that has a field that is
+// not known, is refused and never read in part.
+const planForm = 1
+
+// The plans without their methods.
+type (
+	plainFailoverPlan FailoverPlan
+	plainFailbackPlan FailbackPlan
+)
+
+// MarshalJSON writes the version of the form first.
+func (p FailoverPlan) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Version int `json:"version"`
+		plainFailoverPlan
+	}{planForm, plainFailoverPlan(p)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Errors: a form that a newer version wrote, or that is no plan.
+func (p *FailoverPlan) UnmarshalJSON(b []byte) error {
+	var in struct {
+		Version int `json:"version"`
+		plainFailoverPlan
+	}
+	if err := readPlan(b, &in); err != nil {
+		return err
+	}
+	*p = FailoverPlan(in.plainFailoverPlan)
+	return nil
+}
+
+// MarshalJSON writes the version of the form first.
+func (p FailbackPlan) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Version int `json:"version"`
+		plainFailbackPlan
+	}{planForm, plainFailbackPlan(p)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Errors: a form that a newer version wrote, or that is no plan.
+func (p *FailbackPlan) UnmarshalJSON(b []byte) error {
+	var in struct {
+		Version int `json:"version"`
+		plainFailbackPlan
+	}
+	if err := readPlan(b, &in); err != nil {
+		return err
+	}
+	*p = FailbackPlan(in.plainFailbackPlan)
+	return nil
+}
+
+func readPlan(b []byte, in any) error {
+	var form struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(b, &form); err != nil {
+		return fmt.Errorf("mirror: this is no plan: %w", err)
+	}
+	switch {
+	case form.Version > planForm:
+		return fmt.Errorf("mirror: a newer version wrote this plan (form %d, this one knows %d): carry it out with that version, or plan again", form.Version, planForm)
+	case form.Version < 1:
+		return fmt.Errorf("mirror: this is no plan: it has no version")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(in); err != nil {
+		return fmt.Errorf("mirror: this plan cannot be carried out, plan again: %w", err)
+	}
+	return nil
+}
