@@ -185,7 +185,6 @@ func (a *Admin) Delete(ctx context.Context, o DeleteOptions) (Result, error) {
 			s.Remove(topic)
 			r.Topics = append(r.Topics, TopicResult{Topic: topic, Changed: true})
 		}
-		s.Origins = slices.DeleteFunc(slices.Clone(s.Origins), func(x TopicOrigin) bool { return x.Mirror == c.cfg.Mirror })
 		s.Provenance = slices.DeleteFunc(slices.Clone(s.Provenance), func(x Provenance) bool { return x.Mirror == c.cfg.Mirror })
 		s.RemoveMirror(DeletedMirror{Name: c.cfg.Mirror, Purge: o.Purge, At: c.begun})
 		out.changed = true

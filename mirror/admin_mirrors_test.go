@@ -209,6 +209,7 @@ func TestSpec1_4Delete(t *testing.T) {
 	mustUpdate(t, c, func(s *ControlState) {
 		s.SetOrigin(TopicOrigin{Mirror: "m", Topic: "a", SourceClusterID: "there"})
 		s.SetOrigin(TopicOrigin{Mirror: "other", Topic: "o", SourceClusterID: "there"})
+		s.Provenance = []Provenance{{Mirror: "m", Kind: "acl", Name: "x", Value: "1"}, {Mirror: "other", Kind: "acl", Name: "x", Value: "1"}}
 	})
 	a := w.adminOver(t, c, nil)
 	r, err := a.Delete(bg, DeleteOptions{Purge: true, Intent: Intent{Reason: "done"}})
@@ -216,7 +217,7 @@ func TestSpec1_4Delete(t *testing.T) {
 		t.Fatalf("%v %v", r, err)
 	}
 	s := mustRead(t, c)
-	if _, there := s.Mirror("m"); there || len(s.Topics) != 1 || len(s.Origins) != 1 || s.Origins[0].Mirror != "other" {
+	if _, there := s.Mirror("m"); there || len(s.Topics) != 1 || len(s.Origins) != 1 || s.Origins[0].Mirror != "other" || len(s.Provenance) != 1 || s.Provenance[0].Mirror != "other" {
 		t.Errorf("left: %+v", s)
 	}
 	if d, ok := s.DeletedMirror("m"); !ok || !d.Purge || !d.At.Equal(planTime) {

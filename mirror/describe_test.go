@@ -245,3 +245,25 @@ func TestDescribeErrors(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestDescribeTellsTopicsOfOneNameApart: another mirror's report of the topic, and one of a topic of that name that was deleted since, say nothing of this one.
+func TestDescribeTellsTopicsOfOneNameApart(t *testing.T) {
+	w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
+	w.has("m", "t", statemachine.Mirroring, statemachine.Unknown)
+	of := func(mirror string, partition int32, id TopicID, end int64, at time.Time) PartitionReport {
+		return PartitionReport{Mirror: mirror, Topic: "t", Partition: partition, TopicID: id, Owner: "o", State: statemachine.Stopped, DestinationEnd: end, At: at}
+	}
+	report(t, c, NodeReport{Owner: "o", Mirror: "a", Seen: planTime}, of("a", 0, adminTopicID("t"), 1, planTime))
+	report(t, c, NodeReport{Owner: "o", Mirror: "m", Seen: planTime}, of("m", 0, adminTopicID("t"), 2, planTime), of("m", 1, TopicID{9}, 3, planTime.Add(-time.Hour)))
+	d := describe(t, w, c)
+	if p := partOf(t, d, "t", 0); p.DestinationEnd != KnownNumber(2) || p.State != "MIRRORING" {
+		t.Errorf("%+v", p)
+	}
+	if len(d.Nodes) != 1 || len(d.Topics[0].Partitions) != 1 {
+		t.Errorf("%+v, %+v", d.Nodes, d.Topics)
+	}
+	w.has("m", "t", statemachine.Mirroring, statemachine.Mirroring)
+	if p := partOf(t, describe(t, w, c), "t", 1); p.DestinationEnd != (Number{}) || p.State != "MIRRORING" || !p.Reported.IsZero() {
+		t.Errorf("%+v", p)
+	}
+}
