@@ -17,7 +17,8 @@ import (
 type following struct {
 	m *Mirror
 
-	buried DeletedMirror // whose state records were taken out; of the reconcile loop
+	buried DeletedMirror     // whose state records were taken out; of the reconcile loop
+	left   map[string]string // topics of which nothing is left here → the mirror that has them; of the refresh loop
 
 	mu    sync.Mutex
 	state ControlState // as it was followed last

@@ -569,6 +569,9 @@ func (m *Mirror) refreshLoop() {
 				quiet = 0
 			}
 			m.following.discover(m.ctx)
+			if err := m.following.leave(m.ctx); err != nil && m.ctx.Err() == nil {
+				m.cfg.Logger.Warn("trying again at the next refresh", "mirror", m.cfg.Name, "error", err)
+			}
 			if quiet < 2 || quiet%8 == 4 {
 				m.desk.refresh(m.ctx, missed)
 			}

@@ -120,7 +120,7 @@ func (p *persister) write(items []persistItem) {
 const maxStoreWait = 10 * time.Second
 
 // adopted is the tombstones of partitions that were stopped in another mirror and are now taken over: they go with this mirror's first write, and the last mirror
-// epochs stay (spec decision 21).
+// epochs stay (spec decision 21). Where they belong to another owner they are refused, which harms no other write: their owner takes them out (following.leave).
 func (p *persister) adopted(items []persistItem) []statemachine.Write {
 	var writes []statemachine.Write
 	for _, it := range items {
