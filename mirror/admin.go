@@ -39,8 +39,8 @@ type AdminConfig struct {
 	OpenSource func(ctx context.Context, settings Settings) (Source, error)
 	// Operator is who uses the verbs, for the history.
 	Operator Operator
-	// Strict asks for an Intent wherever something is opened for clients, discarded or deleted: Stop, Delete, and Start where it is given consents, adopts a topic, or stops
-	// topics that are excluded now. It needs a Reason, and the Plan of a dry run or the DestinationClusterID. A dry run needs none.
+	// Strict asks for an Intent wherever something is opened for clients, discarded or deleted: Stop, Delete, Start where it is given consents or adopts a topic, and Start and
+	// AlterConfig where topics are excluded that are stopped by that. It needs a Reason, and the Plan of a dry run or the DestinationClusterID. A dry run needs none.
 	Strict bool
 	// SourceClusterID and DestinationClusterID pin the two sides: verbs are refused when they find other clusters. "" pins nothing.
 	SourceClusterID      string

@@ -23,6 +23,9 @@ var intents = []struct {
 	{"alter", func(a *Admin, i Intent, dry bool) (Result, error) {
 		return a.AlterConfig(bg, Settings{"client.id": "x"}, nil, AlterConfigOptions{Intent: i, DryRun: dry})
 	}, false, nil, statemachine.Unknown},
+	{"alter that stops", func(a *Admin, i Intent, dry bool) (Result, error) {
+		return a.AlterConfig(bg, Settings{topicsExcludeSetting: "t"}, nil, AlterConfigOptions{Intent: i, DryRun: dry})
+	}, true, []TopicWish{wishOf("t", "m")}, statemachine.Mirroring},
 	{"start", func(a *Admin, i Intent, dry bool) (Result, error) {
 		return a.Start(bg, []string{"t"}, StartOptions{Intent: i, DryRun: dry})
 	}, false, nil, statemachine.Unknown},
@@ -246,6 +249,9 @@ func TestAcceptance2_11TopicSets(t *testing.T) {
 		{"a part by pattern", func(a *Admin) (Result, error) { return a.Stop(bg, nil, StopOptions{Patterns: []string{"bill.*"}}) }, []string{"billing", "without invoices"}},
 		{"a part by exclusion", func(a *Admin) (Result, error) {
 			return a.Start(bg, []string{"new"}, StartOptions{Exclude: []string{"invoices"}})
+		}, []string{"billing", "without billed, bills"}},
+		{"a part by a filter", func(a *Admin) (Result, error) {
+			return a.AlterConfig(bg, Settings{topicsExcludeSetting: "invoices"}, nil, AlterConfigOptions{})
 		}, []string{"billing", "without billed, bills"}},
 		{"the whole set", func(a *Admin) (Result, error) {
 			return a.Stop(bg, []string{"billed", "bills", "invoices"}, StopOptions{})

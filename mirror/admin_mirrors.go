@@ -217,7 +217,8 @@ func (c *call) allStopped(topic string, found map[string]facts) error {
 // AlterConfig sets and unsets settings of the mirror in one step (spec §1.5). A changed connection setting makes the running mirror connect anew; filters act at its next
 // refresh, which starts topics that are included now and stops those that are excluded now.
 // Errors, in this order: InvalidRequest (nothing named), UnknownClusterMirror, InvalidConfig (a setting that does not exist, a bad value, a literal secret; bootstrap.servers
-// unset), InvalidRegularExpression (a pattern, and nothing else), InvalidRequest (a setting set and unset; the intent). Nothing is applied then.
+// unset), InvalidRegularExpression (a pattern, and nothing else), InvalidRequest (a setting set and unset; the intent; a filter would stop a part of a topic set). Nothing is
+// applied then.
 func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o AlterConfigOptions) (Result, error) {
 	c, err := a.begin(ctx, verbAlter, o.DryRun, o.Intent, settingWords(set), unset)
 	if err != nil {
@@ -272,6 +273,18 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 		}
 		if excluded := slices.DeleteFunc(c.members(s, func(want statemachine.Desired) bool { return want != statemachine.WantStopped }),
 			func(topic string) bool { return !filter.Excludes(topic) }); len(excluded) > 0 {
+			if err := c.strict("a filter that stops topics, which opens them for clients,", r.Clusters); err != nil {
+				return out, err
+			}
+			then := s.Clone()
+			for _, topic := range excluded {
+				if _, err := c.stop(&then, topic, nil); err != nil {
+					return out, err
+				}
+			}
+			if _, err := c.wholeSets(s, &then, false); err != nil {
+				return out, err
+			}
 			out.notes = append(out.notes, "excluded now, and stopped at the next refresh: "+few(excluded))
 		}
 		if ReconnectNeeded(before, next) {
