@@ -1,9 +1,13 @@
 package kafkastore
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -101,6 +105,7 @@ func TestRealCrash(t *testing.T) {
 	if len(points) < 50 {
 		t.Fatalf("%d kill points, want at least 50", len(points))
 	}
+	next := open(t, cfg) // the process that takes over, each time
 	ends := make(map[string]int)
 	for run, p := range points {
 		s, line := process(t, cfg)
@@ -112,7 +117,6 @@ func TestRealCrash(t *testing.T) {
 		})
 		err := one.live(t, s)
 		kill(s, line)
-		next := open(t, cfg)
 		took := opened(t, next, "mortal")
 		got, values := one.outcome(t, took)
 		if got != one.done && got != one.done+1 {
@@ -124,7 +128,6 @@ func TestRealCrash(t *testing.T) {
 		if again, _ := one.outcome(t, next); again != got {
 			t.Errorf("killed at %v: %d updates are there, then %d", p, got, again)
 		}
-		next.Close()
 	}
 	t.Logf("%d kill points: %v", len(points), ends)
 	if len(ends) < 5 {
@@ -177,4 +180,31 @@ func TestRealCrashAtTheFirstWrite(t *testing.T) {
 			t.Errorf("%v", values)
 		}
 	}
+}
+
+// A process that dies in the middle of a transaction hides what follows until its timeout: a reader says so. Whoever opens its writer ends that at once.
+func TestRealReadBehindADeadTransaction(t *testing.T) {
+	t.Parallel()
+	cfg := sharedConfig(t, newPrefix())
+	dead, line := process(t, cfg)
+	n := opened(t, dead, "w")
+	k := key(66, "k")
+	write(t, n, change(k, "1"))
+	line.on(kmsg.EndTxn, 1, false, func() error {
+		line.sever()
+		go dead.Close()
+		return errCut
+	})
+	if err := try(t.Context(), n, change(k, "2")); err == nil {
+		t.Fatal("a dead process has written")
+	}
+	s := open(t, cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err := s.Read(ctx, func(keyedlog.View) error { t.Error("it was read"); return nil })
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), cfg.namespace+controlTopic+"-0") || !strings.Contains(err.Error(), "transaction that is open") {
+		t.Errorf("error %v", err)
+	}
+	opened(t, s, "w")
+	expect(t, s, k, "1 by w/1")
 }

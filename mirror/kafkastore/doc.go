@@ -75,7 +75,7 @@ others write without a pause it takes the twentieth reading; that shows every up
 only. A transaction that a dead process left open hides what follows until its timeout (Config.TransactionTimeout, and up to 10 s more): Read waits, and says so if its
 context ends. Opening the dead process's writer ends it at once.
 
-View.Version is the number of offsets that were read. It is the same for all processes that have read the same.
+View.Version is the number of offsets that were read. It is the same for all processes that have read the same, unless a topic was made again meanwhile.
 
 # Requests and rights
 

@@ -69,11 +69,6 @@ func sharedConfig(t testing.TB, prefix string) Config {
 	return Config{Seeds: kafkatest.Shared(t.(kafkatest.T)).Bootstrap(), Prefix: prefix, namespace: prefix, StatePartitions: 2, ReplicationFactor: 1}
 }
 
-func shared(t testing.TB, prefix string) *Store {
-	t.Helper()
-	return open(t, sharedConfig(t, prefix))
-}
-
 func opened(t testing.TB, s *Store, writer string) keyedlog.Session {
 	t.Helper()
 	n, err := s.Open(t.Context(), writer)

@@ -63,6 +63,7 @@ func (p *producer) ask(ctx context.Context, req kmsg.Request, code func(kmsg.Res
 				last = requestFailed(what, err)
 				lost, p.lost = true, true
 				p.store.forgetCoordinator(p.id)
+				p.store.askForBrokers(ctx)
 				break
 			}
 			switch e := kerr.ErrorForCode(code(resp)); e {

@@ -47,6 +47,11 @@ func (s *Store) readLocked(ctx context.Context) error {
 		}
 	}
 	s.read = time.Now()
+	s.mu.Lock()
+	position := s.reader.Total() - int64(s.records.waiting) // a record that waits for the rest of its update counts when it is shown
+	s.base = max(s.base, s.least-position)
+	s.version = max(s.version, s.base+position)
+	s.mu.Unlock()
 	return s.vetNew(ctx)
 }
 
@@ -63,6 +68,9 @@ func (s *Store) pass(ctx context.Context) error {
 	var replaced *topicreader.ReplacedError
 	if errors.As(err, &replaced) {
 		s.startAnew()
+		s.mu.Lock()
+		s.least = s.version + 1 // fewer offsets, but not what was there before
+		s.mu.Unlock()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +80,6 @@ func (s *Store) pass(ctx context.Context) error {
 	} else {
 		err = readFailed(err)
 	}
-	// A record that waits for the rest of its update counts when it is shown.
-	s.version = max(s.version, s.base+s.reader.Total()-int64(s.records.waiting))
 	s.statePlaces = s.reader.Partitions(s.cfg.namespace + stateTopic)
 	for _, topic := range s.topics() {
 		for p := range s.reader.Partitions(topic) {
@@ -96,7 +102,6 @@ func (s *Store) startAnew() {
 	fresh := newRecords()
 	fresh.watched = s.records.watched
 	s.records = fresh
-	s.base = s.version
 	clear(s.leaders)
 }
 

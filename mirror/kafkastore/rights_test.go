@@ -20,7 +20,10 @@ func TestRealRightsAndRestarts(t *testing.T) {
 	for _, u := range []string{"viewer", "operator", "on-call", "admin-role", "node", "nobody"} {
 		users[u] = "secret-" + u
 	}
-	c := kafkatest.Start(t, kafkatest.Options{Brokers: 3, Client: kafkatest.Security{SASL: "PLAIN", Users: users}, Authorizer: true})
+	c := kafkatest.Start(t, kafkatest.Options{
+		Brokers: 3, Client: kafkatest.Security{SASL: "PLAIN", Users: users}, Authorizer: true,
+		Config: map[string]string{"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}, // a crash is seen soon
+	})
 	as := func(user string) Config {
 		return Config{
 			Seeds: c.Bootstrap(), ClientOptions: c.ClientOptions(kafkatest.Credentials{User: user, Password: users[user]}), StatePartitions: 3, Bound: 60 * time.Second,

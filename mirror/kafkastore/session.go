@@ -193,7 +193,7 @@ func (n *session) Update(ctx context.Context, keys [][]byte, decide func(keyedlo
 // recover initialises the owner's id again. A process that was away reads before it does, so that it does not disturb whoever took over; and afterwards, because somebody
 // may have opened the writer in between.
 func (n *session) recover(ctx context.Context) error {
-	if err := n.stillOurs(ctx); err != nil {
+	if err := n.check(ctx); err != nil {
 		return err
 	}
 	if err := n.producer.init(ctx); err != nil {

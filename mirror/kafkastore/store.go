@@ -40,7 +40,8 @@ type Store struct {
 
 	mu           sync.Mutex // held for moments; taken after all others
 	records      *records
-	base         int64 // what is added to positions, so that versions do not fall when everything is read anew
+	base         int64 // what is added to positions, so that versions do not fall when a topic was made again
+	least        int64 // of the next version
 	version      int64
 	statePlaces  int32
 	leaders      map[place]int32
@@ -400,6 +401,13 @@ func (s *Store) coordinator(ctx context.Context, id string) (int32, error) {
 	defer s.mu.Unlock()
 	s.coordinators[id] = node
 	return node, nil
+}
+
+// askForBrokers lets the client learn addresses anew: a broker may have moved. If nobody answers, the next request says so.
+func (s *Store) askForBrokers(ctx context.Context) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	_, _ = req.RequestWith(ctx, s.client)
 }
 
 func (s *Store) forgetCoordinator(id string) {
