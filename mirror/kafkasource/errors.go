@@ -36,7 +36,7 @@ const (
 
 const (
 	adviceAddress     = "check the source's bootstrap addresses, and that its listener is up and reachable from here"
-	adviceCredentials = "the source refused these credentials: check user, password or token and the SASL mechanism; asking again will not help"
+	adviceCredentials = "the source refused these credentials: check user, password or token and the SASL mechanism"
 	adviceTLS         = "TLS failed: check that the listener speaks TLS, its certificate, host name and authority, and the client certificate if it asks for one"
 	adviceFirstAnswer = "the broker closed the connection before its first answer: is one side set to TLS and the other not, does the listener ask for SASL, " +
 		"or does a proxy stand before a broker that is down?"
