@@ -395,14 +395,24 @@ func TestSpec1_7StopOfAStoppedTopicSucceedsAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestDecision7StopEndsConsents(t *testing.T) {
+// A stop leaves the consents where they are: who may stop need not be allowed to write what gives consent. They mean nothing then, and the next start has only its own.
+func TestDecision7ConsentsDoNotReachTheNextStart(t *testing.T) {
 	w, c := &adminWorld{}, controlWith(t, TopicWish{Topic: "t", MirrorName: "m", Consents: []Consent{{From: 1, To: 2}}})
+	w.has("m", "t", statemachine.Stopped)
 	if _, err := w.admin(t, c).Stop(bg, []string{"t"}, StopOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s := mustRead(t, c)
+	stopped, _ := s.Topic("t")
+	if ev := wishEvent(stopped); len(ev.Consents) != 0 || ev.Want != statemachine.WantStopped {
+		t.Errorf("a stopped topic's partitions are told %+v", ev)
+	}
+	if _, err := w.admin(t, c).Start(bg, []string{"t"}, StartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s = mustRead(t, c)
 	if got, _ := s.Topic("t"); len(got.Consents) != 0 {
-		t.Errorf("consents outlive a stop: %v", got.Consents)
+		t.Errorf("consents outlive a stop and a start: %v", got.Consents)
 	}
 }
 

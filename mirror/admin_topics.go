@@ -129,7 +129,7 @@ func (c *call) stop(s *ControlState, topic string, missing error) (bool, error) 
 	if err != nil || want == statemachine.WantStopped {
 		return false, err
 	}
-	wish.MirrorName, wish.Consents = statemachine.MirrorNameValue(c.cfg.Mirror, statemachine.WantStopped), nil
+	wish.MirrorName = statemachine.MirrorNameValue(c.cfg.Mirror, statemachine.WantStopped) // its consents mean nothing from now on; to take them out needs more rights than a stop
 	s.Set(wish)
 	return true, nil
 }

@@ -316,6 +316,9 @@ func (m *Mirror) decided(topic string, version int64) bool {
 func wishEvent(w TopicWish) partition.Event {
 	_, want, _ := statemachine.ParseMirrorNameValue(w.MirrorName)
 	ev := partition.Event{Kind: partition.Wish, Want: want}
+	if want == statemachine.WantStopped {
+		return ev // consents are for the start that they came with
+	}
 	for _, c := range w.Consents {
 		ev.Consents = append(ev.Consents, partition.Consent(c))
 	}

@@ -102,7 +102,8 @@ func (s Settings) Canonical() (Settings, error) {
 // ReconnectNeeded says whether a mirror has to connect to its source anew when its settings change from old to new (spec §1.5). Filters, pins, topic sets, floor and loss policy
 // never need it. A name that is not known does: nobody can say what it means.
 func ReconnectNeeded(old, new Settings) bool {
-	names := maps.Clone(old)
+	names := Settings{}
+	maps.Copy(names, old)
 	maps.Copy(names, new)
 	for name := range names {
 		d, known := lookUpSetting(name)
