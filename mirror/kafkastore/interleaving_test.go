@@ -129,6 +129,30 @@ func TestRealWritesDuringAnOpen(t *testing.T) {
 			expect(t, m, k, "1 by w/1")
 			write(t, m, change(k, "3"))
 		})
+		t.Run(kind+", o4 comes between its two looks", func(t *testing.T) {
+			x, n, k := begin(t)
+			before := shown(t, x.a, k)
+			atB, releaseB := x.far.hold(kmsg.AddPartitionsToTxn, 1, false)
+			defer releaseB()
+			var m keyedlog.Session
+			opens := started(t, func(ctx context.Context) (err error) { m, err = x.b.Open(ctx, "w"); return err })
+			await(t, atB)
+			owners := 1 // which of the initialisations is the owner's: a claim begins with the control id
+			if kind == "claim" {
+				owners = 2
+			}
+			atA, releaseA := x.line.hold(kmsg.InitProducerID, owners, false)
+			defer releaseA()
+			writes := started(t, func(ctx context.Context) error { return try(ctx, n, change(k, "1")) })
+			await(t, atA)
+			releaseB()
+			must(t, opens())
+			releaseA()
+			mustFenced(t, writes())
+			expect(t, m, k, before)
+			write(t, m, change(k, "2")) // its id was initialised by the other one, which does not matter
+			expect(t, x.a, k, "2 by w/2")
+		})
 		t.Run(kind+" after o4", func(t *testing.T) {
 			x, n, k := begin(t)
 			before := shown(t, x.a, k)
