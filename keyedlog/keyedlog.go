@@ -19,6 +19,9 @@ var ErrOwned = errors.New("keyedlog: key belongs to another writer")
 // ErrClosed: the session or the log was closed.
 var ErrClosed = errors.New("keyedlog: closed")
 
+// ErrDenied: the storage does not give this user the right to read or write that. Nothing was written. The error around it says which right is missing.
+var ErrDenied = errors.New("keyedlog: no right")
+
 // ErrOutcomeUnknown: the storage did not answer, and whether the changes were written cannot be found out any more. Read again and decide anew.
 var ErrOutcomeUnknown = errors.New("keyedlog: it is not known whether the changes were written")
 

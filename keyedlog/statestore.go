@@ -140,7 +140,7 @@ func (p *partition) read(v View, k statemachine.Key) {
 }
 
 // changes is the difference between before and after. When the owner changes both records are written, so that they always have the same one. A session whose accepted write
-// changes nothing leaves its number there all the same: as long as it holds, nobody may take the key.
+// puts nothing new leaves its number there all the same: as long as it holds, nobody may take the key.
 func (p *partition) changes(session int64) []Change {
 	if p.err != nil {
 		return nil
@@ -157,7 +157,8 @@ func (p *partition) changes(session int64) []Change {
 	if moved && p.lme || !bytes.Equal(lmeValue(p.before), lme) {
 		add(lmeKey(p.after.Key), lme)
 	}
-	if len(changes) == 0 && p.written && p.after.Owner != "" && p.session != session {
+	put := slices.ContainsFunc(changes, func(c Change) bool { return c.Value != nil })
+	if !put && p.written && p.after.Owner != "" && (p.session != session || len(changes) > 0) {
 		if state != nil {
 			add(stateKey(p.after.Key), state)
 		} else {

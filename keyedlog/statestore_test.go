@@ -57,6 +57,22 @@ func version(t *testing.T, log keyedlog.Log) (n int64) {
 	return n
 }
 
+// A purge that is followed by the same state takes a record out and leaves the other as it was; the session that did it holds the key all the same.
+func TestStateStoreKeepsTheSessionThatWroteTheSameStateBehindAPurge(t *testing.T) {
+	log := keyedlog.NewMemory()
+	store := keyedlog.NewStateStore(log)
+	first, purge := in(unchecked(golden), sm.Stopping), unchecked(golden)
+	first.LME = &sm.LastMirrorEpoch{Epoch: 3, Offset: 7, Episode: 1}
+	write(t, open(t, store, "a"), first)
+	purge.Delete, purge.Purge = true, true
+	write(t, open(t, store, "a"), purge, in(unchecked(golden), sm.Stopping))
+	taken := in(unchecked(golden), sm.Stopped)
+	taken.TakeFrom = "a"
+	if results, err := open(t, store, "b").Write(context.Background(), []sm.Write{taken}); err != nil || !errors.Is(results[0].Err, sm.ErrNotOwner) {
+		t.Errorf("taken from a session that holds: %+v, %v, want %v", results, err, sm.ErrNotOwner)
+	}
+}
+
 func put(t *testing.T, log keyedlog.Log, key, value []byte) {
 	t.Helper()
 	err := log.Update(context.Background(), func(keyedlog.View) ([]keyedlog.Change, error) {

@@ -143,7 +143,7 @@ func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Inte
 	}
 	var err error
 	if c.known, err = a.cfg.Control.Read(ctx); err != nil {
-		return c, fmt.Errorf("mirror %s: reading the desired state, nothing has changed: %w", a.cfg.Mirror, err)
+		return c, a.controlFailed("reading the desired state", err)
 	}
 	if entry, ok := c.known.Mirror(a.cfg.Mirror); ok {
 		c.settings = entry.Settings
@@ -336,7 +336,15 @@ func (c *call) commit(ctx context.Context, decide func(s *ControlState, r *Resul
 	case errors.Is(err, keyedlog.ErrOutcomeUnknown), ctx.Err() != nil && !c.dryRun:
 		return blank, fmt.Errorf("mirror %s: it is not known whether the desired state was recorded; look at it, or use the verb again: %w", c.cfg.Mirror, err)
 	}
-	return blank, fmt.Errorf("mirror %s: the desired state could not be recorded, nothing has changed: %w", c.cfg.Mirror, err)
+	return blank, c.controlFailed("recording the desired state", err)
+}
+
+// controlFailed is an error of the Control before anything was written.
+func (a *Admin) controlFailed(what string, err error) error {
+	if errors.Is(err, keyedlog.ErrDenied) {
+		return &Error{Code: ClusterMirrorAuthorizationFailed, Mirror: a.cfg.Mirror, Partition: -1, Message: "this user may not do this; nothing has changed", Err: err}
+	}
+	return fmt.Errorf("mirror %s: %s failed, nothing has changed: %w", a.cfg.Mirror, what, err)
 }
 
 func (c *call) decide(s *ControlState, r *Result, decide func(*ControlState, *Result) (outcome, error)) error {

@@ -29,6 +29,9 @@ func (e *AccessError) Error() string {
 
 func (e *AccessError) Unwrap() error { return e.Err }
 
+// Is finds keyedlog.ErrDenied.
+func (e *AccessError) Is(target error) bool { return target == keyedlog.ErrDenied }
+
 // TopicError: a topic of the store cannot be made or used as it is.
 type TopicError struct {
 	Topic string
