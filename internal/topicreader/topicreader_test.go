@@ -346,3 +346,21 @@ func TestWaitReturnsWithSomethingNew(t *testing.T) {
 	}
 	same(t, "positions", r.Next("b", 0), 0)
 }
+
+// A broker that comes back tells of its partitions before it leads them. Wait asks again until somebody does.
+func TestWaitSeesTheEndOfAnElection(t *testing.T) {
+	c := fake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "a"))
+	cl := client(t, c.ListenAddrs())
+	r := New(client(t, c.ListenAddrs()), "a")
+	if err := r.SkipToEnd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for p := range r.all {
+		p.leader = -1 // as the broker said it then
+	}
+	done := waiting(t, r)
+	produce(t, cl, "a", 0, "x")
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

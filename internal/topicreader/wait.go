@@ -30,6 +30,9 @@ func (r *Reader) Wait(ctx context.Context) error {
 		for {
 			by := r.byLeader(func(*partition) bool { return true })
 			for broker, ps := range by {
+				if broker < 0 { // it is being elected: nobody else tells when that is over
+					r.stale = true
+				}
 				if broker < 0 || r.polling[broker] || len(r.polling) == maxPolls {
 					continue
 				}
