@@ -124,6 +124,7 @@ statemachine/storetest checks it.
 	internal/kafkatest                 real Apache Kafka for tests
 	internal/kafkatest/proxy           a bad network in front of it
 	internal/realkafka                 whole mirrors against real Apache Kafka
+	internal/processes                 mirrors and verbs in several processes
 	internal/check                     the test command
 	internal/casecheck                 the field cases, their tests and mutants
 	internal/layout                    the import graph, purity, and the code in prose
