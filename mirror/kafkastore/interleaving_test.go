@@ -3,12 +3,14 @@ package kafkastore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/keyedlog"
 )
 
@@ -161,7 +163,11 @@ func TestRealWritesDuringAnOpen(t *testing.T) {
 			var m keyedlog.Session
 			wait := started(t, func(ctx context.Context) (err error) { m, err = x.b.Open(ctx, "w"); return err })
 			await(t, at)
+			x.line.requests()
 			mustFenced(t, try(t.Context(), n, change(k, "1")))
+			if sent := x.line.requests(); kind == "own" && slices.Contains(sent, kmsg.InitProducerID) {
+				t.Errorf("a session that was taken over disturbs the one that took over: %v", sent)
+			}
 			release()
 			must(t, wait())
 			expect(t, m, k, before)
@@ -214,6 +220,18 @@ func TestRealLostRequests(t *testing.T) {
 					}
 					x.line.on(kind, 1, after, lose)
 					must(t, change())
+				}
+				if kind == kmsg.EndTxn || kind == kmsg.AddPartitionsToTxn {
+					x.line.on(kind, 1, after, lose)
+					write(t, n, change(key(66, "free"), "1")) // a claim
+					write(t, n, change(own, "1"))
+					x.line.on(kind, 1, after, lose)
+					write(t, n, change(own, "1"))
+					x.line.requests()
+					write(t, n, change(own, "1"))
+					if sent := x.line.requests(); !slices.Contains(sent, kmsg.InitProducerID) {
+						t.Errorf("what was lost may come late and end the next transaction: %v", sent)
+					}
 				}
 				expect(t, x.b, k, "2")
 				if kind == kmsg.AddPartitionsToTxn || kind == kmsg.Produce || kind == kmsg.EndTxn {
@@ -324,5 +342,40 @@ func TestRealTwins(t *testing.T) {
 	expect(t, x.a, lme, "4 by other/1")
 	if err := try(t.Context(), n, change(state, "5")); !errors.Is(err, keyedlog.ErrOwned) {
 		t.Errorf("error %v, want %v", err, keyedlog.ErrOwned)
+	}
+}
+
+// One update follows the other, in another topic. A reader that sees the second sees the first, although it has asked for the end of the first one's topic before both.
+func TestRealReadIsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	x := newTwo(t)
+	first := x.cfg.namespace + pauseTopic
+	for topic, leader := range map[string]int32{first: 2, x.cfg.namespace + controlTopic: 3} { // two brokers, so two requests
+		kafkatest.Shared(t).CreateTopic(kafkatest.Topic{Name: topic, Assignment: [][]int32{{leader}}, Configs: map[string]string{"cleanup.policy": "compact"}})
+	}
+	opened(t, x.b, "w") // makes the other topics
+	before, after := key(72, "before"), key(66, "after")
+	expect(t, x.a, before, "-")
+	asked, held, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	x.line.onTopic(kmsg.ListOffsets, first, true, func() error { close(asked); return nil })
+	x.line.onTopic(kmsg.ListOffsets, x.cfg.namespace+controlTopic, false, func() error { close(held); <-goOn; return nil })
+	var seen [2]string
+	wait := started(t, func(ctx context.Context) error {
+		return x.a.Read(ctx, func(v keyedlog.View) error {
+			for i, k := range [][]byte{before, after} {
+				r, ok := v.Get(k)
+				seen[i] = describe(r, ok)
+			}
+			return nil
+		})
+	})
+	await(t, asked)
+	await(t, held)
+	update(t, x.b, change(before, "1"))
+	update(t, x.b, change(after, "2"))
+	close(goOn)
+	must(t, wait())
+	if seen != [2]string{"1", "2"} {
+		t.Errorf("before and after are %v", seen)
 	}
 }

@@ -1,6 +1,7 @@
 package kafkastore
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -26,8 +27,9 @@ type lifeline struct {
 type trap struct {
 	kind  kmsg.Key
 	nth   int
-	after bool         // once its answer is here, which is thrown away
+	after bool         // once its answer is here
 	do    func() error // an error breaks the connection
+	names string       // only requests that hold this text, if any
 }
 
 var (
@@ -66,7 +68,14 @@ func (l *lifeline) sever() {
 func (l *lifeline) on(kind kmsg.Key, nth int, after bool, do func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.traps = append(l.traps, &trap{kind, nth, after, do})
+	l.traps = append(l.traps, &trap{kind, nth, after, do, ""})
+}
+
+// onTopic is on for the next request of a kind that names a topic.
+func (l *lifeline) onTopic(kind kmsg.Key, topic string, after bool, do func() error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.traps = append(l.traps, &trap{kind, 1, after, do, topic})
 }
 
 // hold stops the nth request of a kind before it goes out, or its answer. reached is closed then; release lets it go.
@@ -108,7 +117,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	w.l.mu.Lock()
 	w.l.sent = append(w.l.sent, kind)
 	w.l.traps = slices.DeleteFunc(w.l.traps, func(t *trap) bool {
-		if t.kind != kind {
+		if t.kind != kind || !bytes.Contains(b, []byte(t.names)) {
 			return false
 		}
 		if t.nth--; t.nth == 0 {
