@@ -43,6 +43,8 @@ type order struct {
 	// status, log
 	Topic     string `json:",omitempty"`
 	Partition int32  `json:",omitempty"`
+	// failback of Topic
+	Back *failback `json:",omitempty"`
 }
 
 // held says where a verb's process stops itself.
@@ -60,6 +62,7 @@ type answer struct {
 	Troubles   []string          `json:",omitempty"` // of topics
 	Fenced     string            `json:",omitempty"`
 	Log        copied            `json:",omitzero"`
+	Dropped    [2]int64          `json:",omitzero"` // by a failback
 	Described  described         `json:",omitzero"`
 }
 
@@ -93,6 +96,7 @@ type partitionStatus struct {
 
 // copied is what a partition's copy holds.
 type copied struct {
+	TopicID    mirror.TopicID
 	Start, End int64
 	Bytes      []byte
 	Sum        [sha256.Size]byte
@@ -175,6 +179,8 @@ func (c *process) obey(ctx context.Context, o order, a *answer) (err error) {
 			}
 		}
 		return nil
+	case "failback":
+		return c.failBack(ctx, o, a)
 	case "describe":
 		return c.describe(ctx, o, &a.Described)
 	case "log":
@@ -182,8 +188,12 @@ func (c *process) obey(ctx context.Context, o order, a *answer) (err error) {
 		if err != nil {
 			return err
 		}
+		topic, err := c.copies.Topic(ctx, o.Topic)
+		if err != nil {
+			return err
+		}
 		raw, err := c.copies.RawLog(o.Topic, o.Partition)
-		a.Log = copied{Start: l.Start(), End: l.End(), Bytes: raw, Sum: sha256.Sum256(raw)}
+		a.Log = copied{TopicID: topic.ID, Start: l.Start(), End: l.End(), Bytes: raw, Sum: sha256.Sum256(raw)}
 		return err
 	}
 	return fmt.Errorf("no such order %q", o.Do)
