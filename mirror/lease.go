@@ -122,7 +122,8 @@ func (l *lease) run() {
 		if l.over() != nil {
 			return
 		}
-		// The age is looked at before the question is noted: a process that slept must not take its own waking up for a heartbeat. It may sleep at any line here, in the question too.
+		// The age is looked at before the question is noted: a process that slept must not take its own waking up for a heartbeat. It may sleep at any line here, in the
+		// question too.
 		now := time.Now()
 		awake := l.fresh()
 		if awake && l.m.persister.busy() {

@@ -8,9 +8,9 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// leave takes out this mirror's states of topics that another mirror has taken over since they were stopped here; their last mirror epochs stay (spec decision 21). The adopter does that
-// with its own first states where both have one owner. What another process's name has is left to it, which is this one. It waits until the adopter has states of its own, which begin
-// where these end.
+// leave takes out this mirror's states of topics that another mirror has taken over since they were stopped here; their last mirror epochs stay (spec decision 21). The
+// adopter does that with its own first states where both have one owner. What another process's name has is left to it, which is this one. It waits until the adopter has
+// states of its own, which begin where these end.
 func (f *following) leave(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, f.m.cfg.CallBound)
 	defer stop()

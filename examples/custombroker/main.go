@@ -2,8 +2,8 @@
 //
 //	go run ./examples/custombroker -dir /tmp/standby -source localhost:9092 -topic orders,payments
 //
-// It mirrors until it is interrupted, and goes on where it was when it is started again, however it ended. What is wanted of a topic is kept in the folder too: another process may pause or stop it
-// through a mirror.Admin on the same folder, and a topic that was stopped stays so. Read the files in this order:
+// It mirrors until it is interrupted, and goes on where it was when it is started again, however it ended. What is wanted of a topic is kept in the folder too: another
+// process may pause or stop it through a mirror.Admin on the same folder, and a topic that was stopped stays so. Read the files in this order:
 //
 //	log.go          one partition: a mirror.Log
 //	change.go       how it changes files so that no crash leaves a mixture
@@ -131,8 +131,8 @@ func start(ctx context.Context, out io.Writer, dir string, source, topics []stri
 	return r, nil
 }
 
-// begin starts the topics that are in no mirror yet. What is wanted of the others was said before, here or by another process, and is left as it is: a topic that was failed over must not be mirrored
-// again by a restart.
+// begin starts the topics that are in no mirror yet. What is wanted of the others was said before, here or by another process, and is left as it is: a topic that was failed
+// over must not be mirrored again by a restart.
 func (r *running) begin(ctx context.Context, topics []string) error {
 	wanted, err := r.control.Read(ctx)
 	if err != nil {

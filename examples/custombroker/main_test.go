@@ -119,7 +119,8 @@ func TestRunGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// TestFailoverLetsClientsWrite: the source is lost, the copy is made writable, and the broker's clients go on behind its end, under a higher leader epoch. A restart keeps it so.
+// TestFailoverLetsClientsWrite: the source is lost, the copy is made writable, and the broker's clients go on behind its end, under a higher leader epoch. A restart keeps
+// it so.
 func TestFailoverLetsClientsWrite(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// TestATopicIsAdoptedByAnotherProcess: a topic is stopped in one mirror, and started in another one, which another process runs under another name. That one goes on in a new episode. The record of the first
-// mirror belongs to the first process, which takes it out; its last mirror epoch stays.
+// TestATopicIsAdoptedByAnotherProcess: a topic is stopped in one mirror, and started in another one, which another process runs under another name. That one goes on in a
+// new episode. The record of the first mirror belongs to the first process, which takes it out; its last mirror epoch stays.
 func TestATopicIsAdoptedByAnotherProcess(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		const one, other, topic = "adopted-one", "adopted-other", "adopted-orders"

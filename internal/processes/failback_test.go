@@ -12,8 +12,8 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// TestAFailbackUnderAnotherName: a mirror is stopped, and another process fails back under another name and another owner, into the old source, with states of its own. It learns where the mirror had ended from
-// the records of the first one, gives up exactly what was never mirrored, and ends with the bytes of the new primary.
+// TestAFailbackUnderAnotherName: a mirror is stopped, and another process fails back under another name and another owner, into the old source, with states of its own. It
+// learns where the mirror had ended from the records of the first one, gives up exactly what was never mirrored, and ends with the bytes of the new primary.
 func TestAFailbackUnderAnotherName(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		const m, topic = "there", "there-orders"

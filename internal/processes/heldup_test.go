@@ -13,8 +13,9 @@ import (
 // heldFor is twice the fence time: a process that did not ask its store for that long may change nothing (leaseAge of package mirror is 9 s).
 const heldFor = 18 * time.Second
 
-// TestAProcessThatWasHeldUpWritesNothing: a process that mirrors is stopped with SIGSTOP for twice the fence time. Another one opens its owner's name and works: it goes on mirroring one topic, and stops another
-// and opens it. There is more to fetch when the first one wakes up. It has to say that it is fenced, and not one byte may change: not in its copy, not in the records, not in what it was asked to do.
+// TestAProcessThatWasHeldUpWritesNothing: a process that mirrors is stopped with SIGSTOP for twice the fence time. Another one opens its owner's name and works: it goes on
+// mirroring one topic, and stops another and opens it. There is more to fetch when the first one wakes up. It has to say that it is fenced, and not one byte may change: not
+// in its copy, not in the records, not in what it was asked to do.
 func TestAProcessThatWasHeldUpWritesNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		const m, owner, goesOn, opened, later = "held", "held-worker", "held-orders", "held-payments", "held-later"

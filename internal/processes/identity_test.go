@@ -8,8 +8,8 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-// TestF33SettingsThatNameAnotherCluster: an operator's process alters the address of the source, and behind the new one is another cluster with a topic of the same name. The mirror in the other process says
-// so, fetches nothing from it, and goes on when the address is put right and somebody asks it to.
+// TestF33SettingsThatNameAnotherCluster: an operator's process alters the address of the source, and behind the new one is another cluster with a topic of the same name.
+// The mirror in the other process says so, fetches nothing from it, and goes on when the address is put right and somebody asks it to.
 func TestF33SettingsThatNameAnotherCluster(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		const m, topic = "identity", "identity-orders"

@@ -9,8 +9,8 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-// TestTheStateIsAwayForAWhile: the only broker of the cluster that holds states and desired state is restarted in the middle of a running mirror. The mirror goes on copying meanwhile, a verb says that it does
-// not know or has changed nothing, and afterwards all goes on by itself.
+// TestTheStateIsAwayForAWhile: the only broker of the cluster that holds states and desired state is restarted in the middle of a running mirror. The mirror goes on copying
+// meanwhile, a verb says that it does not know or has changed nothing, and afterwards all goes on by itself.
 func TestTheStateIsAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	const m, topic = "outage", "outage-orders"

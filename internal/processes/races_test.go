@@ -27,8 +27,8 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 2))
 }
 
-// TestTwoProcessesUseVerbsAtOnce: two operators do the same, or the opposite, at the same moment, again and again. Each time the outcome is one that they would have had one after the other, the history has it
-// in one order, and nothing that either was told is lost.
+// TestTwoProcessesUseVerbsAtOnce: two operators do the same, or the opposite, at the same moment, again and again. Each time the outcome is one that they would have had one
+// after the other, the history has it in one order, and nothing that either was told is lost.
 func TestTwoProcessesUseVerbsAtOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		r := seeded(t)
@@ -69,8 +69,8 @@ func TestTwoProcessesUseVerbsAtOnce(t *testing.T) {
 			}
 			// One topic, two mirrors.
 			topic, ms := name("topic", i), []string{name("m", i-1), m}
-			w := one("both start "+topic, atOnce(order{Do: "verb", Verb: "start", Mirror: ms[0], Topics: []string{topic}}, order{Do: "verb", Verb: "start", Mirror: ms[1], Topics: []string{topic}}),
-				mirror.TopicAlreadyInClusterMirror)
+			w := one("both start "+topic, atOnce(order{Do: "verb", Verb: "start", Mirror: ms[0], Topics: []string{topic}},
+				order{Do: "verb", Verb: "start", Mirror: ms[1], Topics: []string{topic}}), mirror.TopicAlreadyInClusterMirror)
 			want = append(want, done{"start", ms[w]})
 			// Each alters a setting of its own: neither takes the other's away.
 			for k, a := range atOnce(order{Do: "verb", Verb: "alter", Mirror: m, Settings: map[string]string{"mirror.loss.policy": "keep"}},

@@ -16,8 +16,8 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// TestAKilledProcessIsTakenOver: a broker on plain files is killed with kill -9 in the middle of its copy, four times, while its source is written to. The next process goes on from the recorded states: in the
-// same episode, at the end of the log as it lies on disk, and in the end with the source's bytes.
+// TestAKilledProcessIsTakenOver: a broker on plain files is killed with kill -9 in the middle of its copy, four times, while its source is written to. The next process goes
+// on from the recorded states: in the same episode, at the end of the log as it lies on disk, and in the end with the source's bytes.
 func TestAKilledProcessIsTakenOver(t *testing.T) {
 	t.Parallel()
 	const topic = "taken-orders"

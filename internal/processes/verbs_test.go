@@ -9,7 +9,8 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-// TestVerbsOfAnotherProcess: one process mirrors, another one uses the verbs. The mirror follows, and both see the same. When the first is killed the second still sees what it said last, and how old that is.
+// TestVerbsOfAnotherProcess: one process mirrors, another one uses the verbs. The mirror follows, and both see the same. When the first is killed the second still sees what
+// it said last, and how old that is.
 func TestVerbsOfAnotherProcess(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		const m, topic = "verbs", "verbs-orders"
