@@ -132,3 +132,68 @@ func TestTwoProcessesUseVerbsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestOppositeVerbsAtOnce: one operator resumes a paused topic while the other one stops it. The stop always counts. The resumption came before it, or was refused; the
+// history says which, and the mirror follows.
+func TestOppositeVerbsAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		const m = "opposite"
+		r := seeded(t)
+		var topics []string
+		for i := range 6 {
+			topics = append(topics, fmt.Sprintf("opposite-%d", i))
+		}
+		src := startSource(t, "primary", topics...)
+		worker := begin(t, p, "worker")
+		operators := []*running{begin(t, p, "operator 1"), begin(t, p, "operator 2")}
+		control := mirror.NewControl(look(t, p))
+		worker.do(order{Do: "open", Mirror: m, Owner: "opposite-worker", Seeds: src.seeds()})
+		exists(t, control, m)
+		all := func(state string) {
+			t.Helper()
+			for _, topic := range topics {
+				worker.untilState(topic, state)
+				operators[0].untilDescribed(m, topic, state, func(p describedPartition) bool { return p.State == state })
+			}
+		}
+		operators[0].verb(m, "start", topics...)
+		all("MIRRORING")
+		operators[0].verb(m, "pause", topics...)
+		all("PAUSED")
+		resumed := map[string]bool{}
+		for _, topic := range topics {
+			stops := r.IntN(2)
+			operators[stops].send(order{Do: "verb", Verb: "stop", Mirror: m, Topics: []string{topic}})
+			operators[1-stops].send(order{Do: "verb", Verb: "resume", Mirror: m, Topics: []string{topic}})
+			if a := operators[stops].receive(); a.Err != "" {
+				t.Errorf("stop of %s: %s", topic, a.Err)
+			}
+			a := operators[1-stops].receive()
+			resumed[topic] = a.Err == ""
+			if a.Err != "" && a.Code != mirror.MirrorTopicNotPaused && a.Code != mirror.InvalidClusterMirrorState {
+				t.Errorf("resumption of %s: %+v", topic, a)
+			}
+		}
+		all("STOPPED")
+		history, err := control.History(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, topic := range topics {
+			var verbs []string
+			for _, h := range history {
+				if h.Mirror == m && (h.Verb == "stop" || h.Verb == "resume") && slices.Contains(h.Topics, topic) {
+					verbs = append(verbs, h.Verb)
+				}
+			}
+			want := []string{"stop"}
+			if resumed[topic] {
+				want = []string{"resume", "stop"}
+			}
+			if !slices.Equal(verbs, want) {
+				t.Errorf("the history of %s has %v, want %v", topic, verbs, want)
+			}
+		}
+		t.Logf("resumed before the stop: %v", resumed)
+	})
+}
