@@ -114,7 +114,7 @@ type TopicWish struct {
 	// MirrorName is the value that KIP-1279 keeps in the topic's mirror.name: "m", "m.paused" or "m.stopped" (statemachine.MirrorNameValue).
 	MirrorName string
 	// AdoptedFrom is the mirror in which the topic was stopped before this one took it over, "" if none. Its state records get their tombstones in the write that
-	// makes this mirror's first ones; what it recorded as last mirror epochs stays (spec decision 21).
+	// makes this mirror's first ones, or soon after from the process of their owner, where that is another one; what it recorded as last mirror epochs stays (spec decision 21).
 	AdoptedFrom string
 	// Consents are what may be dropped when mirroring begins, sorted by topic id, partition, offset. They are used up when MIRRORING is reached (spec decision 7), mean nothing
 	// while the topic is stopped, and are replaced by the next Start.
