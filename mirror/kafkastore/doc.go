@@ -64,7 +64,8 @@ which then begins anew.
 An update that was sent and not answered (EndTxn lost) is asked for again. When the answer says that the id was initialised since, its records are looked for: one with its
 random id is there, then it was written; none, and its keys are as they were, then it was not, and it is tried again. keyedlog.ErrOutcomeUnknown is left for when the
 context ends before that is known, or the keys have been written again since. After any request without an answer the id is initialised again before its next transaction: a
-request that comes late must not end it (KIP-890).
+request that comes late must not end it (KIP-890). After a claim whose outcome is unknown, the session's next update initialises control too, whatever its keys are: the
+claim may have changed some of its own.
 
 Order: what Log.Update decides on may be changed meanwhile by sessions that write their own keys; such an update counts as one before theirs.
 

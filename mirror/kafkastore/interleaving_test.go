@@ -295,6 +295,27 @@ func TestRealOutcomeOfALostEnd(t *testing.T) {
 	})
 }
 
+// A claim is committed without the session knowing. What it decides next about a key of its own that was in it, it decides on what is there.
+func TestRealOwnKeyAfterAClaimOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	x := newTwo(t)
+	own, free := key(66, "own"), key(72, "free")
+	n := opened(t, x.a, "w")
+	write(t, n, change(own, "1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	x.line.on(kmsg.EndTxn, 1, true, func() error { cancel(); return errLost })
+	err := n.Update(ctx, [][]byte{own, free}, func(v keyedlog.View) ([]keyedlog.Change, error) {
+		changes, err := count(own, false)(v)
+		return append(changes, change(free, "1")), err
+	})
+	if !errors.Is(err, keyedlog.ErrOutcomeUnknown) {
+		t.Errorf("error %v, want %v", err, keyedlog.ErrOutcomeUnknown)
+	}
+	must(t, n.Update(t.Context(), [][]byte{own}, count(own, false)))
+	expect(t, x.b, free, "1 by w/1")
+	expect(t, x.b, own, "3 by w/1")
+}
+
 // The cluster moves the epoch of a transaction that took too long. That is no takeover.
 func TestRealFencedWithoutATakeover(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,9 @@ type session struct {
 	writer string
 	record sessionRecord
 
-	using    lock // one Update at a time; guards producer
+	using    lock // one Update at a time; guards producer and unsure
 	producer *producer
+	unsure   bool // a claim may have been committed that was not read: the next update begins with the control id, as a claim does, whose initialisation ends it
 
 	// under store.mu
 	own    map[string]versioned // written by this session and not read yet
@@ -183,7 +184,7 @@ func (n *session) Update(ctx context.Context, keys [][]byte, decide func(keyedlo
 				return err
 			}
 		}
-		if v, ok := n.allOwn(keys); ok {
+		if v, ok := n.allOwn(keys); ok && !n.unsure {
 			return n.updateOwn(ctx, v, keys, decide)
 		}
 		return n.claim(ctx, keys, decide)
@@ -267,12 +268,14 @@ func (n *session) claim(ctx context.Context, keys [][]byte, decide func(keyedlog
 	if err := n.recover(ctx); err != nil {
 		return err
 	}
+	n.unsure = false
 	changes, err := s.decide(n.writer, keys, decide)
 	if err != nil || len(changes) == 0 {
 		return err
 	}
 	outputs, err := s.commit(ctx, p, n.writer, n.record.number, changes)
 	if err != nil {
+		n.unsure = errors.Is(err, keyedlog.ErrOutcomeUnknown)
 		return err
 	}
 	n.keep(outputs)
