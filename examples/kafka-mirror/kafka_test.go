@@ -104,12 +104,13 @@ func commandConfig(t *testing.T, kafka *kafkatest.Cluster) {
 
 // transcriptOf is the first block of README.md that begins with a command of this program.
 func transcriptOf(readme string) (string, bool) {
-	for i, block := range strings.Split(readme, "```\n") {
-		if i%2 == 1 && strings.HasPrefix(block, "$ kafka-mirror ") {
-			return block, true
-		}
+	const fence, prompt = "\n```\n", "$ kafka-mirror "
+	_, rest, ok := strings.Cut(readme, fence+prompt)
+	if !ok {
+		return "", false
 	}
-	return "", false
+	block, _, ok := strings.Cut(rest, fence)
+	return prompt + block + "\n", ok
 }
 
 // transcriptIn says whether a transcript is what was printed, masked: its parts, between lines with an ellipsis, are there as they stand, in order, and the first one is the
