@@ -2,8 +2,9 @@
 //
 //	go run ./examples/custombroker -dir /tmp/standby -source localhost:9092 -topic orders,payments
 //
-// It mirrors until it is interrupted, and goes on where it was when it is started again, however it ended. What is wanted of a topic is kept in the folder too: another
-// process may pause or stop it through a mirror.Admin on the same folder, and a topic that was stopped stays so. Read the files in this order:
+// It mirrors until it is interrupted, and goes on where it was when it is started again, however it ended. What is wanted of a topic is kept in the folder too, or with
+// -state HOST:PORT in a Kafka cluster: another process may pause or stop it through a mirror.Admin on the same folder or cluster, and a topic that was stopped stays so. Read the
+// files in this order:
 //
 //	log.go          one partition: a mirror.Log
 //	change.go       how it changes files so that no crash leaves a mixture
@@ -33,6 +34,7 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/filestore"
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
+	"github.com/clustermirror/clustermirror/mirror/kafkastore"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -40,6 +42,8 @@ func main() {
 	dir := flag.String("dir", "", "folder of the copy; made if need be")
 	source := flag.String("source", "", "host:port of brokers of the source, separated by commas")
 	topics := flag.String("topic", "", "topics to mirror, separated by commas")
+	state := flag.String("state", "", "host:port of brokers of the Kafka cluster that keeps the states, separated by commas (default: the folder does)")
+	replicas := flag.Int("state-replicas", kafkastore.DefaultReplicationFactor, "replication factor of the topics that -state makes")
 	every := flag.Duration("every", 5*time.Second, "time between status lines")
 	flag.Parse()
 	if *dir == "" || *source == "" || *topics == "" || *every <= 0 || flag.NArg() > 0 {
@@ -49,7 +53,17 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Stdout, *dir, split(*source), split(*topics), *every); err != nil {
+	records := inFolder(*dir)
+	if *state != "" {
+		records = func(ctx context.Context) (keyedlog.Log, error) {
+			store, err := kafkastore.Open(ctx, kafkastore.Config{Seeds: split(*state), ReplicationFactor: int16(*replicas)})
+			if err != nil {
+				return nil, err
+			}
+			return store, nil
+		}
+	}
+	if err := run(ctx, os.Stdout, *dir, records, split(*source), split(*topics), *every); err != nil {
 		fmt.Fprintln(os.Stderr, "custombroker:", err)
 		os.Exit(1)
 	}
@@ -59,9 +73,23 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
+// opener opens the log of records that holds the states of partitions and what is wanted of them.
+type opener func(context.Context) (keyedlog.Log, error)
+
+// inFolder keeps the records beside the copy.
+func inFolder(dir string) opener {
+	return func(context.Context) (keyedlog.Log, error) {
+		store, err := filestore.Open(filepath.Join(dir, "states"), filestore.Options{})
+		if err != nil {
+			return nil, err // not store: a nil *Store in a Log is not nil
+		}
+		return store, nil
+	}
+}
+
 // run mirrors until ctx ends, and prints events and status lines. out is written to by several goroutines, one line at a time.
-func run(ctx context.Context, out io.Writer, dir string, source, topics []string, every time.Duration) error {
-	r, err := start(ctx, out, dir, source, topics, nil)
+func run(ctx context.Context, out io.Writer, dir string, records opener, source, topics []string, every time.Duration) error {
+	r, err := start(ctx, out, dir, records, source, topics, nil)
 	if err != nil {
 		return err
 	}
@@ -86,13 +114,13 @@ func run(ctx context.Context, out io.Writer, dir string, source, topics []string
 type running struct {
 	source      *kafkasource.Source
 	destination *Destination
-	records     *filestore.Store
+	records     keyedlog.Log
 	control     mirror.Control
 	mirror      *mirror.Mirror
 }
 
 // start opens the folder and mirrors the topics into it. adjust, if there is one, may change the mirror's configuration.
-func start(ctx context.Context, out io.Writer, dir string, source, topics []string, adjust func(*mirror.Config)) (_ *running, err error) {
+func start(ctx context.Context, out io.Writer, dir string, records opener, source, topics []string, adjust func(*mirror.Config)) (_ *running, err error) {
 	r := &running{}
 	defer func() {
 		if err != nil {
@@ -107,7 +135,7 @@ func start(ctx context.Context, out io.Writer, dir string, source, topics []stri
 		fmt.Fprintf(out, "%s-%d: a process died while it wrote; the %d bytes behind the last whole batch were cut\n", tp.Topic, tp.Partition, bytes)
 	}
 	// One log holds the states of partitions and what is wanted of them.
-	if r.records, err = filestore.Open(filepath.Join(dir, "states"), filestore.Options{}); err != nil {
+	if r.records, err = records(ctx); err != nil {
 		return nil, err
 	}
 	r.control = mirror.NewControl(r.records)

@@ -12,14 +12,16 @@ import (
 
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
-	"github.com/clustermirror/clustermirror/mirror/filestore"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // TestAKilledProcessIsTakenOver: a broker on plain files is killed with kill -9 in the middle of its copy, four times, while its source is written to. The next process goes
-// on from the recorded states: in the same episode, at the end of the log as it lies on disk, and in the end with the source's bytes.
+// on from the recorded states, in a folder or in __mirror_state: in the same episode, at the end of the log as it lies on disk, and in the end with the source's bytes.
 func TestAKilledProcessIsTakenOver(t *testing.T) {
-	t.Parallel()
+	everywhere(t, takeOver)
+}
+
+func takeOver(t *testing.T, p place) {
 	const topic = "taken-orders"
 	r := seeded(t)
 	program := filepath.Join(t.TempDir(), "custombroker")
@@ -28,6 +30,12 @@ func TestAKilledProcessIsTakenOver(t *testing.T) {
 	}
 	src := startSource(t, "primary", topic)
 	dir := t.TempDir()
+	args := []string{"-dir", dir, "-source", strings.Join(src.seeds(), ","), "-topic", topic, "-every", "1s"}
+	if p.Dir == "" {
+		args = append(args, "-state", strings.Join(p.Seeds, ","), "-state-replicas", "1")
+	} else {
+		p.Dir = filepath.Join(dir, "states")
+	}
 	data := filepath.Join(dir, "topics", topic, "0", "data-0")
 	// life starts a broker, and kills it when the copy has grown by so many bytes, while more is written; or when it holds what the source holds.
 	var episode int32
@@ -39,7 +47,7 @@ func TestAKilledProcessIsTakenOver(t *testing.T) {
 		}
 		src.from.Store(-1)
 		var said saying
-		cmd := exec.Command(program, "-dir", dir, "-source", strings.Join(src.seeds(), ","), "-topic", topic, "-every", "1s")
+		cmd := exec.Command(program, args...)
 		cmd.Stdout, cmd.Stderr = &said, &said
 		if err := startProcess(cmd); err != nil {
 			t.Fatal(err)
@@ -81,7 +89,7 @@ func TestAKilledProcessIsTakenOver(t *testing.T) {
 		if err != nil || !bytes.HasPrefix(now, before[:whole0]) {
 			t.Errorf("%s: the copy of %d bytes does not begin with what was there, %d bytes; %v", name, len(now), whole0, err)
 		}
-		e := entryOf(t, filepath.Join(dir, "states"))
+		e := entryOf(t, p, "files")
 		if episode == 0 {
 			episode = e.State.Episode
 		}
@@ -98,20 +106,22 @@ func TestAKilledProcessIsTakenOver(t *testing.T) {
 	life("the last", 0, src.everything(topic))
 }
 
-// entryOf reads the one partition's entry from a folder.
-func entryOf(t *testing.T, dir string) (entry statemachine.Entry) {
+// entryOf reads the one partition's entry of a mirror.
+func entryOf(t *testing.T, p place, name string) (entry statemachine.Entry) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), bound)
 	defer stop()
-	l, err := filestore.Open(dir, filestore.Options{})
+	l, err := p.open(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	n := 0
 	if err := keyedlog.NewStateStore(l).Load(ctx, func(e statemachine.Entry) error {
-		entry = e
-		n++
+		if e.Key.Mirror == name {
+			entry = e
+			n++
+		}
 		return nil
 	}); err != nil || n != 1 {
 		t.Fatalf("%d entries, error %v; want one", n, err)
