@@ -119,6 +119,7 @@ statemachine/storetest checks it.
 	txnabort                    pure   the ABORT markers and the MIRROR_PID_RESET that end a mirror
 	internal/batch              pure   the bytes of record batches
 	internal/partition          pure   the core of one partition: Step(event) → effects
+	internal/closest            pure   the name that a mistyped one was meant to be
 	internal/topicreader               compacted topics read to their end
 	internal/kafkaconfig               Kafka's property names for connections and security
 	internal/kafkatest                 real Apache Kafka for tests

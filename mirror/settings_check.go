@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/clustermirror/clustermirror/internal/closest"
 )
 
 // SettingError is one thing that is wrong with a setting. It is an *Error with InvalidConfig in the sense of errors.Is, and ErrPattern where a pattern is what is wrong.
@@ -125,36 +127,9 @@ func unknownSetting(name string) string {
 	return "is not known; the closest known name is " + closestSetting(name)
 }
 
-// closestSetting is the known name that the fewest edits make of name; of several the first by alphabet.
+// closestSetting is the known name that was probably meant.
 func closestSetting(name string) string {
-	best, least := "", -1
-	for _, known := range slices.Sorted(maps.Keys(settingsByName)) {
-		if d := edits(name, known); least < 0 || d < least {
-			best, least = known, d
-		}
-	}
-	return best
-}
-
-// edits is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := diagonal
-			if a[i] != b[j] {
-				d++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(d, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return closest.Name(name, slices.Sorted(maps.Keys(settingsByName)))
 }
 
 func bootstrapFault(value string) error {

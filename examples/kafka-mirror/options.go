@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/clustermirror/clustermirror/internal/closest"
 )
 
 // options are those of the command line.
@@ -94,7 +96,7 @@ func readOptions(args []string) (options, error) {
 		case unknown:
 			var known []string
 			f.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
-			return o, usage("--%s is not known; the closest is --%s (-help lists all)", name, closest(name, known))
+			return o, usage("--%s is not known; the closest is --%s (-help lists all)", name, closest.Name(name, known))
 		}
 		return o, usage("%v (-help lists the options)", err)
 	}

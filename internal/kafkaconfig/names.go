@@ -3,6 +3,8 @@ package kafkaconfig
 import (
 	"slices"
 	"strings"
+
+	"github.com/clustermirror/clustermirror/internal/closest"
 )
 
 // Names of the settings that Parse knows.
@@ -134,37 +136,5 @@ func refuse(name string) *Error {
 			return &Error{Setting: name, Problem: "is not supported", Advice: "leave it out: " + why}
 		}
 	}
-	return &Error{Setting: name, Problem: "is not known", Advice: "the closest known name is " + closest(name) + "; leave it out if that is not what is meant"}
-}
-
-// closest is the known name of the security families that is the fewest edits away.
-func closest(name string) string {
-	best, least := "", -1
-	for _, k := range known {
-		if d := distance(name, k); inFamily(k) && (least < 0 || d < least) {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// distance is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := diagonal
-			if a[i] != b[j] {
-				d++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(d, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return &Error{Setting: name, Problem: "is not known", Advice: "the closest known name is " + closest.Name(name, slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !inFamily(k) })) + "; leave it out if that is not what is meant"}
 }

@@ -10,7 +10,7 @@ import (
 const Module = "github.com/clustermirror/clustermirror"
 
 // Pure are the packages without goroutine, clock, I/O and client.
-var Pure = []string{"internal/batch", "producerstate", "logtrunc", "txnabort", "statemachine", "internal/partition"}
+var Pure = []string{"internal/batch", "producerstate", "logtrunc", "txnabort", "statemachine", "internal/partition", "internal/closest"}
 
 // outward are standard packages that a pure one must not import: they reach the network, files, processes, or the machine's randomness.
 var outward = []string{"net", "os", "syscall", "log", "io/ioutil", "crypto/rand", "plugin", "testing", "runtime", "embed", "database/sql", "unsafe"}
@@ -52,7 +52,7 @@ func MayImport(pkg, path string) (rule string, ok bool) {
 	if inside && within(own, "internal/kafkatest") && !withinAny(pkg, "internal/kafkatest", "internal/bench", "internal/long") {
 		return no("only tests and measurements start Kafka")
 	}
-	if pkg == "internal/kafkaconfig" && (inside || !standard && !client && !within(path, "github.com/magiconair/properties")) {
+	if pkg == "internal/kafkaconfig" && (inside && !slices.Contains(Pure, own) || !inside && !standard && !client && !within(path, "github.com/magiconair/properties")) {
 		return no("settings of connections need the client, a reader of properties files and the standard library only")
 	}
 	if inside && own == "internal/kafkaconfig" && !withinAny(pkg, "mirror/kafkasource", "mirror/kafkastore", "mirror/kraft", "mirror/properties", "examples/kafka-mirror") {

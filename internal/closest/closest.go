@@ -1,7 +1,8 @@
-package main
+// Package closest finds the name that a mistyped one was probably meant to be.
+package closest
 
-// closest is the known name that the fewest edits make of name; of several the first.
-func closest(name string, known []string) string {
+// Name is the one of known that the fewest edits (bytes inserted, dropped or replaced) make of name; of several the first. "" if known is empty.
+func Name(name string, known []string) string {
 	best, least := "", -1
 	for _, k := range known {
 		if d := edits(name, k); least < 0 || d < least {
@@ -11,7 +12,7 @@ func closest(name string, known []string) string {
 	return best
 }
 
-// edits is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
+// edits is the distance of Levenshtein, one row of its table at a time.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
