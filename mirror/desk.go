@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,13 +111,18 @@ func (d *desk) forget() {
 	d.failure, d.failedAt, d.failures, d.notUntil = nil, lookCluster, 0, time.Time{}
 }
 
-// expect pins the source that was recorded for this mirror, unless it has said itself who it is.
+// forgetWho drops who the source is, and where its topics come from: that was learned over a connection, or for a mirror, that is no more.
+func (d *desk) forgetWho() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cluster, d.recordedSource, d.origins = "", "", nil
+}
+
+// expect pins the source that is recorded for this mirror. "" says nothing.
 func (d *desk) expect(cluster string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cluster == "" {
-		d.cluster = cluster
-	}
+	d.cluster = cmp.Or(cluster, d.cluster)
 }
 
 // list names the source's topics, nil if it cannot be asked now.

@@ -206,3 +206,82 @@ func TestF33TheAddressIsAlteredToAnotherCluster(t *testing.T) {
 		}
 	})
 }
+
+// A mirror that is deleted and created again under its name owes nothing to the cluster that the old one read from, also in a process that has run all the time.
+func TestSpec1_4AMirrorCreatedAgainReadsFromItsOwnSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, c := three(t)
+		c.local("u", 1)
+		c.fill("u", 0, 7)
+		opens := 0
+		m := follow(t, "m", a, b, opener(&opens, map[string]*side{"one": a, "other": c}))
+		defer m.close()
+		set(t, b, "bootstrap.servers", "one")
+		want(t, b, func(s *mirror.ControlState) { s.Set(mirror.TopicWish{Topic: "t", MirrorName: "m"}) })
+		m.untilInStep()
+		want(t, b, func(s *mirror.ControlState) { s.Set(mirror.TopicWish{Topic: "t", MirrorName: "m.stopped"}) })
+		m.until("stopped", func(s mirror.Status) bool {
+			return each(s, func(p mirror.PartitionStatus) bool { return p.State == statemachine.Stopped })
+		})
+		want(t, b, func(s *mirror.ControlState) {
+			s.Remove("t")
+			s.RemoveMirror(mirror.DeletedMirror{Name: "m", At: time.Now()})
+		})
+		m.until("buried", func(mirror.Status) bool { return len(eventsOf[mirror.MirrorDeleted](m)) > 0 })
+		reported := func() int {
+			r, err := b.Control().Reports(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(r.Nodes) + len(r.Partitions)
+		}
+		m.until("its reports are gone", func(mirror.Status) bool { return reported() == 0 })
+		time.Sleep(24 * time.Hour)
+		if n := reported(); n != 0 {
+			t.Errorf("%d reports of a deleted mirror", n)
+		}
+
+		set(t, b, "bootstrap.servers", "other")
+		want(t, b, func(s *mirror.ControlState) { s.Set(mirror.TopicWish{Topic: "u", MirrorName: "m"}) })
+		m.until("copied from its own source", func(mirror.Status) bool {
+			l, err := b.OpenLog(t.Context(), mirror.TopicPartition{Topic: "u"})
+			return err == nil && l.End() == 7
+		})
+		m.until("recorded", func(mirror.Status) bool {
+			s := wanted(t, b)
+			e, _ := s.Mirror("m")
+			return e.SourceClusterID == "C"
+		})
+		m.until("reported again", func(mirror.Status) bool { return reported() > 0 })
+	})
+}
+
+// closedControl is a Control whose storage was closed: it answers with an error at once, and says all the time that something has changed.
+type closedControl struct {
+	mirror.Control
+	reads *int
+}
+
+func (c closedControl) Read(context.Context) (mirror.ControlState, error) {
+	*c.reads++
+	return mirror.ControlState{}, errors.New("closed")
+}
+
+func (c closedControl) Changed() <-chan struct{} {
+	changed := make(chan struct{})
+	close(changed)
+	return changed
+}
+
+func TestAControlThatFailsAtOnceIsNotAskedWithoutAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := three(t)
+		reads := 0
+		m := open(t, "m", a.Cluster, b, func(c *mirror.Config) { c.Control = closedControl{b.Control(), &reads} })
+		time.Sleep(time.Minute)
+		m.close()
+		if reads == 0 || reads > 70 {
+			t.Errorf("%d reads in a minute", reads)
+		}
+	})
+}

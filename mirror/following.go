@@ -24,6 +24,14 @@ type following struct {
 	state ControlState // as it was followed last
 }
 
+// gone says that the mirror was deleted, as far as this process has heard.
+func (f *following) gone() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, gone := f.state.DeletedMirror(f.m.cfg.Name)
+	return gone
+}
+
 // follow takes in one version of the desired state. It may write to it.
 func (f *following) follow(ctx context.Context, s *ControlState) error {
 	name := f.m.cfg.Name
@@ -34,14 +42,16 @@ func (f *following) follow(ctx context.Context, s *ControlState) error {
 	if deleted, gone := s.DeletedMirror(name); gone {
 		return f.bury(ctx, deleted)
 	}
-	f.m.desk.expect(entry.SourceClusterID)
 	if r := f.m.reopening; r != nil && exists && r.use(entry.Settings) {
 		f.m.desk.forget()
+		f.m.desk.forgetWho()
 		f.m.link.reconnect()
 	}
+	f.m.desk.expect(entry.SourceClusterID)
 	if !exists && f.m.reopening != nil {
 		return nil // its connection has to be created with it
 	}
+	settings := entry.Settings
 	source, origins := f.m.desk.learned()
 	if exists && (source == "" || entry.SourceClusterID != "") && !slices.ContainsFunc(origins, func(o TopicOrigin) bool { return f.news(s, o) }) {
 		return nil
@@ -58,7 +68,8 @@ func (f *following) follow(ctx context.Context, s *ControlState) error {
 			// Whoever runs a mirror that is described in Go has created it by that.
 			entry = MirrorEntry{Name: name, Created: f.m.opened}
 		}
-		if entry.SourceClusterID == "" {
+		// What was learned over another connection says nothing about this one.
+		if entry.SourceClusterID == "" && (f.m.reopening == nil || !ReconnectNeeded(settings, entry.Settings)) {
 			entry.SourceClusterID = source
 		}
 		s.SetMirror(entry)
@@ -195,6 +206,8 @@ func (f *following) bury(ctx context.Context, d DeletedMirror) error {
 		}
 	}
 	f.buried = d
+	f.m.desk.forgetWho() // a mirror of that name that is created later may read from another cluster
+	f.m.stateChanged()
 	f.m.emit(MirrorDeleted{EventMeta: f.m.meta(TopicPartition{Partition: Unknown}), At: d.At, Purged: d.Purge})
 	return nil
 }

@@ -81,17 +81,15 @@ func (l *lease) hold() error {
 		if err := l.over(); err != nil {
 			return err
 		}
-		err := l.ask(l.m.cfg.CallBound)
-		switch {
-		case err == nil:
-			return nil
+		// An answer counts from when it was asked for: this process may be held up again while it waits, so the age judges, and not the answer.
+		switch err := l.ask(l.m.cfg.CallBound); {
 		case errors.Is(err, statemachine.ErrFenced):
 			return fmt.Errorf("%w: %v", ErrFenced, err)
-		case !l.m.pause(l.m.ctx, wait):
+		case err != nil && !l.m.pause(l.m.ctx, wait):
 			return ErrClosed
 		}
 	}
-	return nil
+	return l.over()
 }
 
 // ask asks the store whether the session holds. A session that does not ends everything that is served here.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +179,57 @@ func TestAFencedProcessFollowsNothing(t *testing.T) {
 		}
 		if is, err := b.Control().Reports(t.Context()); err != nil || !reflect.DeepEqual(is, was) {
 			t.Errorf("a fenced process reports: %+v, was %+v; %v", is, was, err)
+		}
+		m.close()
+	})
+}
+
+// slowStore answers the first question after a waking up only when told, and hands out an answer that is old by then.
+type slowStore struct {
+	statemachine.StateStore
+	slow *atomic.Bool
+}
+
+type slowSession struct {
+	statemachine.Session
+	slow *atomic.Bool
+}
+
+func (s slowStore) Open(ctx context.Context, owner string) (statemachine.Session, error) {
+	session, err := s.StateStore.Open(ctx, owner)
+	return slowSession{session, s.slow}, err
+}
+
+func (s slowSession) Write(ctx context.Context, w []statemachine.Write) ([]statemachine.WriteResult, error) {
+	results, err := s.Session.Write(context.WithoutCancel(ctx), w)
+	if len(w) == 0 && s.slow.Swap(false) {
+		time.Sleep(time.Minute) // the process is held up with the answer in its hands
+	}
+	return results, err
+}
+
+func TestAnAnswerThatGrewOldIsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSide(t, memlog.Config{ClusterID: "a"}), newSide(t, memlog.Config{ClusterID: "b"})
+		a.local("t", 1)
+		var slow atomic.Bool
+		m := open(t, "m", a.Cluster, b, func(c *mirror.Config) { c.Store, c.RefreshInterval = slowStore{c.Store, &slow}, time.Hour })
+		m.start("t")
+		m.untilInStep()
+		m.WakeUp()
+		slow.Store(true)
+		a.fill("t", 0, 5)
+		time.Sleep(4 * time.Second)
+		if _, err := b.StateStore().Open(t.Context(), "mirror"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := b.log("t", 0).End(); got != 0 {
+			t.Errorf("%d records written behind a takeover", got)
+		}
+		if m.Status().Fenced == nil {
+			t.Error("not fenced")
 		}
 		m.close()
 	})

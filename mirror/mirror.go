@@ -195,15 +195,17 @@ func (m *Mirror) fetchWait() time.Duration {
 func (m *Mirror) reconcileLoop() {
 	for {
 		changed := m.cfg.Control.Changed()
-		err := m.lease.hold()
-		if err != nil {
+		if m.lease.hold() != nil {
 			return // whoever has the mirror now follows what is wanted
 		}
-		err = m.reconcile()
+		if m.reconcile() != nil {
+			if !m.pause(m.ctx, time.Second) { // also where the Control says all the time that something has changed
+				return
+			}
+			continue
+		}
 		var again <-chan time.Time
-		if err != nil {
-			again = time.After(time.Second)
-		} else if wait := m.nextProvision(); wait >= 0 {
+		if wait := m.nextProvision(); wait >= 0 {
 			again = time.After(wait)
 		}
 		select {

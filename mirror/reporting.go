@@ -25,7 +25,9 @@ type reporting struct {
 	told     map[TopicPartition]PartitionReport
 	toldAll  time.Time // when all partitions were
 	trouble  string    // that was told of last
-	host     string
+
+	forgotten bool // the mirror was deleted, and so were its reports
+	host      string
 }
 
 func (g *reporting) run() {
@@ -85,6 +87,15 @@ func (g *reporting) report() error {
 		}
 		g.reporter, g.told = r, map[TopicPartition]PartitionReport{}
 	}
+	if g.m.following.gone() {
+		if g.forgotten {
+			return nil
+		}
+		err := g.reporter.Forget(ctx, g.m.cfg.Name)
+		g.forgotten, g.told = err == nil, map[TopicPartition]PartitionReport{}
+		return err
+	}
+	g.forgotten = false
 	node, partitions := g.m.reports(g.host)
 	all := time.Since(g.toldAll) >= refreshedReports*g.m.cfg.RefreshInterval
 	var fresh []PartitionReport
