@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,4 +286,77 @@ func TestAControlThatFailsAtOnceIsNotAskedWithoutAPause(t *testing.T) {
 			t.Errorf("%d reads in a minute", reads)
 		}
 	})
+}
+
+func TestSpec7StoredSettingsCountWhileTheMirrorRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := three(t)
+		var mu sync.Mutex
+		var options []mirror.FetchOptions
+		last := func() mirror.FetchOptions {
+			mu.Lock()
+			defer mu.Unlock()
+			return options[len(options)-1]
+		}
+		m := open(t, "m", a.Cluster, b, func(c *mirror.Config) {
+			c.Control, c.Fetch.MinBytes = b.Control(), 7
+			c.Source = noting{c.Source, c.Source.(mirror.LastMirrorEpochReader), func(o mirror.FetchOptions) {
+				mu.Lock()
+				defer mu.Unlock()
+				options = append(options, o)
+			}}
+		})
+		defer m.close()
+		m.start("t")
+		m.untilInStep()
+		if o := last(); o.MinBytes != 7 || o.PartitionMaxBytes != 0 {
+			t.Errorf("as Config says: %+v", o)
+		}
+		set(t, b, "fetch.max.bytes", "12345") // the name of a later draft
+		m.until("fetched with the new bound", func(mirror.Status) bool { return last().PartitionMaxBytes == 12345 && last().MinBytes == 7 })
+		a.fill("t", 0, 2)
+		m.untilInStep()
+
+		// What is to happen at a loss is altered while the source is away.
+		a.SetUnreachable(true)
+		a.fill("t", 0, 10)
+		a.trim("t", 0, 12)
+		set(t, b, "mirror.loss.policy", "fail")
+		time.Sleep(time.Minute)
+		a.SetUnreachable(false)
+		m.untilFailed("t", 0, "[5, 12) were deleted")
+		set(t, b, "mirror.loss.policy", "restart")
+		want(t, b, func(s *mirror.ControlState) {
+			w, _ := s.Topic("t")
+			w.Recover++
+			s.Set(w)
+		})
+		m.untilInStep()
+		if l := b.log("t", 0); l.Start() != 12 || l.End() != 15 {
+			t.Errorf("the copy is [%d, %d)", l.Start(), l.End())
+		}
+
+		// A value that cannot be read changes nothing, and is told of.
+		set(t, b, "mirror.loss.policy", "hope")
+		m.until("told", func(mirror.Status) bool {
+			for _, e := range eventsOf[mirror.TopicTrouble](m) {
+				if e.Err != nil && strings.Contains(e.Err.Error(), "mirror.loss.policy") {
+					return true
+				}
+			}
+			return false
+		})
+	})
+}
+
+// noting notes how fetchers are opened.
+type noting struct {
+	mirror.Source
+	mirror.LastMirrorEpochReader
+	note func(mirror.FetchOptions)
+}
+
+func (n noting) OpenFetcher(ctx context.Context, broker int32, o mirror.FetchOptions) (mirror.Fetcher, error) {
+	n.note(o)
+	return n.Source.OpenFetcher(ctx, broker, o)
 }

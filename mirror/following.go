@@ -48,13 +48,14 @@ func (f *following) follow(ctx context.Context, s *ControlState) error {
 		f.m.link.reconnect()
 	}
 	f.m.desk.expect(entry.SourceClusterID)
+	tuned := f.m.tune(entry.Settings)
 	if !exists && f.m.reopening != nil {
-		return nil // its connection has to be created with it
+		return tuned // its connection has to be created with it
 	}
 	settings := entry.Settings
 	source, origins := f.m.desk.learned()
 	if exists && (source == "" || entry.SourceClusterID != "") && !slices.ContainsFunc(origins, func(o TopicOrigin) bool { return f.news(s, o) }) {
-		return nil
+		return tuned
 	}
 	err := f.m.wish(ctx, func(s *ControlState) error {
 		if _, gone := s.DeletedMirror(name); gone {
@@ -83,7 +84,7 @@ func (f *following) follow(ctx context.Context, s *ControlState) error {
 	if err != nil {
 		return fmt.Errorf("recording the mirror in the desired state: %w", err)
 	}
-	return nil
+	return tuned
 }
 
 // news says that an origin is not recorded yet, of a topic that is still this mirror's.

@@ -77,6 +77,7 @@ type brokerLink struct {
 	trouble  bool
 	err      error     // of the last fetch, nil if it was answered
 	notUntil time.Time // no new connection before
+	renew    bool      // the connection is to be opened anew
 	failures int
 }
 
@@ -90,6 +91,16 @@ func (l *link) reconnect() {
 	defer l.mu.Unlock()
 	for _, b := range l.brokers {
 		b.notUntil = time.Time{}
+		b.poke()
+	}
+}
+
+// renew has every connection opened anew, with the bounds that hold now.
+func (l *link) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.brokers {
+		b.renew = true
 		b.poke()
 	}
 }
@@ -303,8 +314,8 @@ func (b *brokerLink) run() {
 		}
 		// What changed since the last fetch.
 		b.l.mu.Lock()
-		changed := b.changed
-		b.changed = nil
+		changed, renew := b.changed, b.renew
+		b.changed, b.renew = nil, false
 		positions := make([]FetchPosition, 0, len(changed))
 		for _, tp := range changed {
 			w := b.l.wants[tp]
@@ -336,6 +347,11 @@ func (b *brokerLink) run() {
 		}
 		b.l.mu.Unlock()
 
+		if renew && f != nil {
+			f.Close()
+			f = nil
+			clear(inSession)
+		}
 		for _, at := range positions {
 			if at.Offset == Unknown {
 				delete(inSession, at.TopicPartition)
@@ -506,7 +522,7 @@ func (b *brokerLink) open(ctx context.Context) (Fetcher, error) {
 	if _, _, _, err := d.clusters(ctx); err != nil {
 		return nil, err
 	}
-	return b.l.m.cfg.Source.OpenFetcher(ctx, b.key.broker, b.l.m.cfg.Fetch)
+	return b.l.m.cfg.Source.OpenFetcher(ctx, b.key.broker, b.l.m.tunedNow().fetch)
 }
 
 // failed answers every partition of this broker with the connection's error. The connection is not opened again before its own back-off.
@@ -641,7 +657,7 @@ func (b *brokerLink) dispatch(reply []FetchedPartition) (any, records bool) {
 // awaitRoom keeps memory bounded whatever the number of slow logs: a fetcher holds at most one reply's limit of bytes that are still worked on, besides the reply
 // that it is receiving. False: what is wanted has changed meanwhile.
 func (b *brokerLink) awaitRoom(ctx context.Context) bool {
-	limit := int64(b.l.m.cfg.Fetch.MaxBytes)
+	limit := int64(b.l.m.tunedNow().fetch.MaxBytes)
 	if limit <= 0 {
 		limit = defaultReplyBytes
 	}

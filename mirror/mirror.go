@@ -45,6 +45,7 @@ type Mirror struct {
 	fenced   error
 	followed int64 // version of the desired state that was handed to the partitions last
 
+	tuning     tuning
 	controlErr error // trouble with the desired state that was told of last
 
 	changeMu sync.Mutex
@@ -84,6 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 		m.reopening = newReopening(cfg.Name, cfg.OpenSource)
 		m.cfg.Source = m.reopening
 	}
+	m.tuning, _ = cfg.tuned(nil)
 	m.following = following{m: m}
 	m.loading = loading{m: m, turn: make(semaphore, 1)}
 	m.lease = lease{m: m, asking: make(semaphore, 1), asked: time.Now()}
@@ -185,8 +187,8 @@ func (m *Mirror) key(r *runner) statemachine.Key {
 }
 
 func (m *Mirror) fetchWait() time.Duration {
-	if m.cfg.Fetch.MaxWait > 0 {
-		return m.cfg.Fetch.MaxWait
+	if wait := m.tunedNow().fetch.MaxWait; wait > 0 {
+		return wait
 	}
 	return 500 * time.Millisecond
 }
@@ -456,7 +458,7 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 	}
 	m.mu.Lock()
 	t.partitions = append(t.partitions, fresh...)
-	wish := t.wish
+	wish, policy := t.wish, m.tuning.policy
 	m.mu.Unlock()
 	for _, r := range fresh {
 		if m.ctx.Err() != nil {
@@ -485,6 +487,7 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 			}
 		}
 		r.send(ev)
+		r.send(partition.Event{Kind: partition.Tuned, Policy: policy})
 		r.send(wishEvent(wish))
 	}
 	return nil

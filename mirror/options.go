@@ -135,7 +135,7 @@ func (c *Config) complete() error {
 func (c *Config) core(tp TopicPartition, id TopicID, seed uint64) partition.Config {
 	return partition.Config{
 		Mirror: c.Name, Topic: tp.Topic, Partition: tp.Partition, TopicID: id, SourceCluster: c.SourceClusterID,
-		Retry: c.Retry, Loss: partition.LossPolicy(c.Loss), StartFloor: c.StartFloor, FetchBackoff: c.FetchBackoff,
+		Retry: c.Retry, FetchBackoff: c.FetchBackoff,
 		ReplicaWait: c.ReplicaWait, MaxBatch: c.MaxBatch, Seed: c.Seed ^ seed,
 	}
 }

@@ -29,13 +29,12 @@ type Config struct {
 	TopicID       statemachine.TopicID // the destination's
 	SourceCluster string               // expected cluster id; "" accepts the first one seen
 	Retry         statemachine.RetryPolicy
-	Loss          LossPolicy
-	StartFloor    int64         // the log start is never raised above it by following; 0: no floor is set
-	FetchBackoff  time.Duration // [1 s]
-	ReplicaWait   time.Duration // bound of StopAwaitReplicated [10 s]
-	MaxBatch      int32         // the destination's limit for one batch in bytes; 0: none (F-12)
-	Refetches     int           // of a batch with a bad checksum before FAILED [3]
-	Seed          uint64        // of the jitter
+	Policy
+	FetchBackoff time.Duration // [1 s]
+	ReplicaWait  time.Duration // bound of StopAwaitReplicated [10 s]
+	MaxBatch     int32         // the destination's limit for one batch in bytes; 0: none (F-12)
+	Refetches    int           // of a batch with a bad checksum before FAILED [3]
+	Seed         uint64        // of the jitter
 }
 
 // Core is one partition. Not safe for concurrent use.
@@ -201,6 +200,8 @@ func (c *Core) take(ev Event) {
 		c.replicatedMoved(&e.Log)
 	case FailPartition:
 		c.failPartition(e)
+	case Tuned:
+		c.cfg.Policy = e.Policy
 	case Recover:
 		if c.rec.State == statemachine.Failed {
 			c.due, c.fresh = true, true

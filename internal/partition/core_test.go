@@ -247,7 +247,7 @@ func TestEveryKindHasAName(t *testing.T) {
 			t.Error(k)
 		}
 	}
-	for k := Loaded; k <= Recover; k++ {
+	for k := Loaded; k <= Tuned; k++ {
 		if strings.Contains(k.String(), "(") {
 			t.Error(k)
 		}

@@ -38,6 +38,8 @@ const (
 	FailPartition
 	// Recover: the operator wants a failed partition tried again now, non-retryable ones too (spec §1.10). No token.
 	Recover
+	// Tuned: the mirror's settings, right behind Loaded and when they were altered. Policy counts from the next decision on. No token.
+	Tuned
 )
 
 // Event is one input of Step. Only the fields named at its kind are read.
@@ -57,6 +59,13 @@ type Event struct {
 	AnswerEnd    int64
 	Bytes        []byte
 	Fetch        Fetch
+	Policy       Policy
+}
+
+// Policy is what may be altered while a partition runs.
+type Policy struct {
+	Loss       LossPolicy
+	StartFloor int64 // the log start is never raised above it by following; 0: no floor is set
 }
 
 // Token names one effect: the state epoch under which it was made and a running number. The zero Token is nobody's.

@@ -47,7 +47,7 @@ func (k EffectKind) String() string {
 func (k EventKind) String() string {
 	return name([]string{
 		Loaded: "Loaded", Wish: "Wish", Persisted: "Persisted", Done: "Done", SourceSeen: "SourceSeen", EpochAnswer: "EpochAnswer", Replayed: "Replayed",
-		Fetched: "Fetched", RetryDue: "RetryDue", SourceChanged: "SourceChanged", ReplicatedMoved: "ReplicatedMoved", FailPartition: "FailPartition", Recover: "Recover",
+		Fetched: "Fetched", RetryDue: "RetryDue", SourceChanged: "SourceChanged", ReplicatedMoved: "ReplicatedMoved", FailPartition: "FailPartition", Recover: "Recover", Tuned: "Tuned",
 	}, int(k), "EventKind")
 }
 
