@@ -76,6 +76,7 @@ func (a *Admin) Create(ctx context.Context, settings Settings, o CreateOptions) 
 		}
 		out := outcome{changed: true, detail: strings.Join(settingNames(settings), " ")}
 		if d, deleted := s.DeletedMirror(c.cfg.Mirror); deleted {
+			out.plan = append(out.plan, "again")
 			out.notes = append(out.notes, fmt.Sprintf("a mirror of that name was deleted at %s; what it has left in the state store belongs to the new one", stamp(d.At)))
 		}
 		s.SetMirror(MirrorEntry{Name: c.cfg.Mirror, Settings: settings, SourceClusterID: r.Clusters.SourceID, Created: c.begun})
@@ -214,8 +215,8 @@ func (c *call) allStopped(topic string, found map[string]facts) error {
 	return nil
 }
 
-// AlterConfig sets and unsets settings of the mirror in one step (spec §1.5). A changed connection setting makes the running mirror connect anew; filters act at its next
-// refresh, which starts topics that are included now and stops those that are excluded now.
+// AlterConfig sets and unsets settings of the mirror in one step (spec §1.5). A changed connection setting makes the running mirror connect anew. Topics that are excluded now are
+// stopped in the same step, and are in the result; topics that are included now are started at the mirror's next refresh. A topic set counts as the request leaves it.
 // Errors, in this order: InvalidRequest (nothing named), UnknownClusterMirror, InvalidConfig (a setting that does not exist, a bad value, a literal secret; bootstrap.servers
 // unset), InvalidRegularExpression (a pattern, and nothing else), InvalidRequest (a setting set and unset; the intent; a filter would stop a part of a topic set). Nothing is
 // applied then.
@@ -271,28 +272,26 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 		if err != nil {
 			return out, c.badSetting(err, InvalidConfig)
 		}
-		if excluded := slices.DeleteFunc(c.members(s, func(want statemachine.Desired) bool { return want != statemachine.WantStopped }),
-			func(topic string) bool { return !filter.Excludes(topic) }); len(excluded) > 0 {
+		whole := s.Clone()
+		entry.Settings = next
+		s.SetMirror(entry)
+		out.changed, out.detail, out.plan = true, strings.Join(words, ", "), words
+		if excluded := c.running(s, filter.Excludes); len(excluded) > 0 {
 			if err := c.strict("a filter that stops topics, which opens them for clients,", r.Clusters); err != nil {
 				return out, err
 			}
-			then := s.Clone()
-			for _, topic := range excluded {
-				if _, err := c.stop(&then, topic, nil); err != nil {
-					return out, err
-				}
-			}
-			if _, err := c.wholeSets(s, &then, false); err != nil {
+			if err := c.stopExcluded(s, r, excluded); err != nil {
 				return out, err
 			}
-			out.notes = append(out.notes, "excluded now, and stopped at the next refresh: "+few(excluded))
+			note, err := c.wholeSets(&whole, s, false)
+			if err != nil {
+				return out, err
+			}
+			out.notes = append(out.notes, note...)
 		}
 		if ReconnectNeeded(before, next) {
 			out.notes = append(out.notes, "the running mirror connects to the source anew")
 		}
-		entry.Settings = next
-		s.SetMirror(entry)
-		out.changed, out.detail, out.plan = true, strings.Join(words, ", "), words
 		return out, nil
 	})
 }

@@ -37,11 +37,23 @@ func (c *call) wholeSets(before, after *ControlState, partial bool) (notes []str
 			continue
 		}
 		if !partial {
-			return nil, c.refuse(InvalidRequest, "", "%s; stop the whole set, or say that a part is meant (Partial). Nothing has changed", torn)
+			return nil, c.refuse(InvalidRequest, "", "%s; %s. Nothing has changed", torn, c.wholeSetAdvice(topicSetPrefix+name))
 		}
 		notes = append(notes, torn)
 	}
 	return notes, nil
+}
+
+// wholeSetAdvice says what else may be asked for: only a Stop can be told that a part is meant.
+func (c *call) wholeSetAdvice(setting string) string {
+	const first = "or Stop the part by itself first (Partial)"
+	switch c.verb {
+	case verbStop:
+		return "stop the whole set, or say that a part is meant (Partial)"
+	case verbAlter:
+		return "exclude the whole set, change or unset " + setting + " in the same request, " + first
+	}
+	return "exclude the whole set, change or unset " + setting + " first (AlterConfig), " + first
 }
 
 // tornSet says that some topics of a set are stopped without the rest of it; "" if it stays whole.

@@ -91,11 +91,14 @@ func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Res
 			out.detail = consentWords(o.Consents)
 		}
 		if !o.AllTopics {
-			excluded, err := c.stopExcluded(s, r, o.Exclude, filters)
-			if err != nil {
+			var excluded []string
+			if len(o.Exclude) > 0 {
+				excluded = c.running(s, func(topic string) bool { return filters.excludes(topic, slices.Contains(filters.leave, topic)) != "" })
+			}
+			if err := c.stopExcluded(s, r, excluded); err != nil {
 				return out, err
 			}
-			if excluded > 0 {
+			if len(excluded) > 0 {
 				opens = "a start that stops excluded topics, which opens them for clients,"
 			}
 			var detail string
@@ -245,25 +248,23 @@ func (c *call) discover(ctx context.Context, topics []string, o StartOptions) ([
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(topics, name) }), nil
 }
 
-// stopExcluded stops the topics of this mirror that are excluded now, and says how many.
-func (c *call) stopExcluded(s *ControlState, r *Result, fresh []string, filters *topicFilters) (int, error) {
-	if len(fresh) == 0 {
-		return 0, nil
-	}
-	n := 0
-	for _, topic := range c.members(s, func(want statemachine.Desired) bool { return want != statemachine.WantStopped }) {
-		if filters.excludes(topic, slices.Contains(filters.leave, topic)) == "" {
-			continue
-		}
+// running are this mirror's topics of which ok says true, without those that are stopped.
+func (c *call) running(s *ControlState, ok func(topic string) bool) []string {
+	names := c.members(s, func(want statemachine.Desired) bool { return want != statemachine.WantStopped })
+	return slices.DeleteFunc(names, func(topic string) bool { return !ok(topic) })
+}
+
+// stopExcluded stops topics of this mirror that a filter excludes now, in the write that changes the filter: each is in the result, so in its plan and in the history.
+func (c *call) stopExcluded(s *ControlState, r *Result, topics []string) error {
+	for _, topic := range topics {
 		changed, err := c.stop(s, topic, nil)
 		if err != nil {
-			return n, err
+			return err
 		}
-		n++
 		r.Topics = append(r.Topics, TopicResult{Topic: topic, Changed: changed})
 		r.Notes = append(r.Notes, fmt.Sprintf("%s is stopped: it is excluded now", topic))
 	}
-	return n, nil
+	return nil
 }
 
 // notItself refuses a mirror from a cluster to itself (F-33, spec decision 14).

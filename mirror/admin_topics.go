@@ -119,6 +119,7 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 			out.notes = append(out.notes, "no topic of this mirror is to be stopped")
 		}
 		note, err := c.wholeSets(&before, s, o.Partial)
+		out.plan = append(out.plan, note...) // which sets are torn is what Partial consents to
 		out.notes = append(out.notes, note...)
 		return out, err
 	})
