@@ -3,7 +3,6 @@ package mirror
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,7 +94,7 @@ func isDesired(key []byte) bool {
 	if len(key) < 2 {
 		return true
 	}
-	t := int16(binary.BigEndian.Uint16(key))
+	t := controlType(key)
 	return t < 0 || t >= firstControlRecord && t != historyRecord && t != partitionReportRecord && t != nodeReportRecord
 }
 
@@ -146,21 +145,51 @@ func (c *logControl) Update(ctx context.Context, change func(*ControlState) erro
 	})
 }
 
-// difference is what has to be written, in order of key: what differs from had, and the removal of all that is stored and not wanted, also where it meant nothing.
+// difference is what has to be written, in order of key: what differs from had, and the removal of what is not wanted any more. A stray, which is stored and means nothing, goes
+// only with a change that writes its Kafka topic anyway, or that would give it a meaning: its removal must not ask for a right that the change itself does not need.
 func difference(stored []controlRaw, had, want map[string][]byte) []keyedlog.Change {
 	var changes []keyedlog.Change
+	var strays []controlRaw
 	for key, value := range want {
 		if was, ok := had[key]; !ok || !bytes.Equal(was, value) {
 			changes = append(changes, keyedlog.Change{Key: []byte(key), Value: value})
 		}
 	}
 	for _, r := range stored {
-		if _, ok := want[string(r.key)]; !ok {
+		_, meant := had[string(r.key)]
+		if _, ok := want[string(r.key)]; ok {
+			continue
+		} else if meant {
+			changes = append(changes, keyedlog.Change{Key: r.key})
+		} else {
+			strays = append(strays, r)
+		}
+	}
+	written := make(map[string]bool)
+	for _, c := range changes {
+		written[ControlTopic(controlType(c.Key))] = true
+	}
+	for _, r := range strays {
+		if written[ControlTopic(controlType(r.key))] || awoken(r.key, had, want) {
 			changes = append(changes, keyedlog.Change{Key: r.key})
 		}
 	}
 	slices.SortFunc(changes, func(a, b keyedlog.Change) int { return bytes.Compare(a.Key, b.Key) })
 	return changes
+}
+
+// awoken says whether a stray would mean something behind a change: its topic joins a mirror, or the stop that is stronger than a pause goes.
+func awoken(key []byte, had, want map[string][]byte) bool {
+	k, _, err := decodeControlKey(key)
+	if err != nil || len(k.names) == 0 {
+		return false // it was read, so there is no such key
+	}
+	in := func(records map[string][]byte, recordType int16) bool {
+		other, err := controlKey{recordType: recordType, names: k.names[:1]}.encode()
+		_, ok := records[string(other)]
+		return err == nil && ok
+	}
+	return in(want, topicRecord) && (!in(had, topicRecord) || k.recordType == pauseRecord && !in(want, stopRecord))
 }
 
 // noteChanges adds an entry to the history and takes out those beyond the limit. It reads keys only: an entry that a newer version wrote must not hold up a failover.

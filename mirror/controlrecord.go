@@ -120,6 +120,9 @@ func appendControlType(b []byte, recordType int16) []byte {
 	return binary.BigEndian.AppendUint16(b, uint16(recordType))
 }
 
+// controlType is the record type that a key begins with. The key has one.
+func controlType(key []byte) int16 { return int16(binary.BigEndian.Uint16(key)) }
+
 // appendControlName keeps names apart whatever they hold: length, then bytes (F-70).
 func appendControlName(b []byte, name string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(name))), name...)
@@ -150,7 +153,7 @@ func decodeControlKey(b []byte) (k controlKey, ok bool, err error) {
 	if len(b) < 2 {
 		return unreadable("the key is shorter than a record type; nobody of this program writes such a key")
 	}
-	k.recordType = int16(binary.BigEndian.Uint16(b))
+	k.recordType = controlType(b)
 	if k.recordType >= 0 && k.recordType < firstControlRecord {
 		return controlKey{}, false, nil
 	}
@@ -311,7 +314,7 @@ func decodeControlValue(k controlKey, b []byte, value any) error {
 // DecodeTopicOrigin reads the record of where a mirrored topic comes from, as a Control of another cluster stored it: for whoever asks a source what it mirrors itself (spec
 // decision 14). ok is false for a key of another kind. value nil, a tombstone, gives an origin without SourceClusterID: it was taken out. Errors: *ControlRecordError.
 func DecodeTopicOrigin(key, value []byte) (o TopicOrigin, ok bool, err error) {
-	if len(key) < 2 || int16(binary.BigEndian.Uint16(key)) != originRecord {
+	if len(key) < 2 || controlType(key) != originRecord {
 		return TopicOrigin{}, false, nil
 	}
 	k, _, err := decodeControlKey(key)
@@ -467,7 +470,7 @@ func (r *controlReader) add(k controlKey, value []byte) error {
 	return nil
 }
 
-// end returns the state. A stop, pause, recover or consent of a topic that is in no mirror means nothing; the next change takes it out.
+// end returns the state. A stop, pause, recover or consent of a topic that is in no mirror means nothing; difference says when it is taken out.
 func (r *controlReader) end() (ControlState, error) {
 	for topic, w := range r.topics {
 		want := statemachine.WantMirroring
