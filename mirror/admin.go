@@ -125,6 +125,7 @@ type call struct {
 	known    ControlState // when the call began
 	settings Settings     // of the mirror as they are, or as Create gives them
 	reports  Reports
+	deaf     error // why the reports cannot be read, nil if they were
 
 	sourceID      string // as it said itself just now, "" if it was not asked
 	destinationID string // as it said itself just now, or as a process reported it
@@ -152,7 +153,8 @@ func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Inte
 		if ctx.Err() != nil {
 			return c, fmt.Errorf("mirror %s: reading reports, nothing has changed: %w", a.cfg.Mirror, ctx.Err())
 		}
-		c.reports = Reports{} // they only help: a verb must not fail because nobody reports
+		c.reports, c.deaf = Reports{}, err // they only help: a verb must not fail for want of them
+		c.notes = append(c.notes, deafNote+err.Error())
 	}
 	var newest time.Time
 	for _, n := range c.reports.Nodes {
@@ -162,6 +164,9 @@ func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Inte
 	}
 	return c, nil
 }
+
+// deafNote begins the note on reports that cannot be read.
+const deafNote = "reports cannot be read, so nothing is known here of what processes said last: "
 
 // askDestination learns the destination's cluster id, if there is somebody to ask. A destination that does not answer stops no verb by that.
 func (c *call) askDestination(ctx context.Context) error {

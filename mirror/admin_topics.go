@@ -392,9 +392,12 @@ func (c *call) topic(ctx context.Context, name string) (Topic, error) {
 	return c.cfg.Destination.Topic(ctx, name)
 }
 
-// reported is the topic as its newest report says.
+// reported is the topic as its newest report says. That reports cannot be read does not say that nobody has the topic.
 func (c *call) reported(name string) (Topic, error) {
 	t := Topic{Name: name}
+	if c.deaf != nil {
+		return t, fmt.Errorf("reports cannot be read: %w", c.deaf)
+	}
 	var newest *PartitionReport
 	for i, p := range c.reports.Partitions {
 		if p.Topic == name && (newest == nil || p.At.After(newest.At)) {

@@ -33,6 +33,7 @@ type Description struct {
 	Nodes    []DescribedNode
 	Topics   []DescribedTopic // by name
 	Notes    []string         // what else a person has to know, one sentence each
+	deaf     bool             // reports cannot be read: nothing is known of processes, which does not say that there are none
 }
 
 // DescribedNode is one process that runs, or ran, the mirror.
@@ -83,7 +84,7 @@ func (l Lag) String() string {
 }
 
 // Describe says how the mirror is. It asks the Control and the state store, and the destination only for its cluster id and for topics that no process has reported; no source,
-// and no process of the mirror has to be alive. A state store or destination that does not answer is a note.
+// and no process of the mirror has to be alive. A state store or destination that does not answer is a note, and so are reports that cannot be read; the head says that too.
 // Errors: UnknownClusterMirror; the Control's; the context's end.
 func (a *Admin) Describe(ctx context.Context) (Description, error) {
 	c, err := a.begin(ctx, "describe", true, Intent{})
@@ -97,7 +98,7 @@ func (a *Admin) Describe(ctx context.Context) (Description, error) {
 	if err := c.askDestination(ctx); err != nil {
 		return Description{}, err
 	}
-	d := Description{Mirror: a.cfg.Mirror, Taken: c.begun, Created: entry.Created}
+	d := Description{Mirror: a.cfg.Mirror, Taken: c.begun, Created: entry.Created, deaf: c.deaf != nil, Notes: slices.Clone(c.notes)}
 	if d.Clusters, err = c.find(&c.known); err != nil {
 		d.Notes = append(d.Notes, err.(*Error).Message) // to be looked at is no verb, so it is not refused
 		d.Clusters = Clusters{SourceID: entry.SourceClusterID, SourceBootstrap: c.settings[bootstrapSetting], DestinationID: c.destinationID, DestinationBootstrap: a.cfg.DestinationBootstrap}
@@ -113,7 +114,7 @@ func (a *Admin) Describe(ctx context.Context) (Description, error) {
 		}
 		if err == nil {
 			topics[name] = t
-		} else if !errors.Is(err, ErrUnknownTopic) {
+		} else if !errors.Is(err, ErrUnknownTopic) && !errors.Is(err, c.deaf) {
 			d.Notes = append(d.Notes, fmt.Sprintf("the destination could not look up %s: %v", name, err))
 		}
 	}
@@ -246,7 +247,7 @@ func (d *Description) verdict(settings Settings) {
 				unfinished++
 			}
 		}
-		if len(t.Partitions) == 0 && t.want != statemachine.WantStopped {
+		if len(t.Partitions) == 0 && t.want != statemachine.WantStopped && !d.deaf {
 			d.Notes = append(d.Notes, t.Topic+": not taken up by any process yet")
 		}
 	}
@@ -275,6 +276,8 @@ func (d *Description) verdict(settings Settings) {
 		head = append(head, fmt.Sprintf("%d of %s FAILED", failed, plural(partitions, "partition", "partitions")))
 	}
 	switch {
+	case d.deaf:
+		head = append(head, "REPORTS CANNOT BE READ")
 	case len(d.Nodes) == 0:
 		head = append(head, "no process has reported yet")
 	case !d.Alive:
