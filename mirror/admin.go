@@ -380,6 +380,7 @@ func (c *call) decide(s *ControlState, r *Result, decide func(*ControlState, *Re
 		}
 	}
 	if len(changed) > 0 || o.changed {
+		o.detail = strings.TrimSpace(c.intent.detail + " " + o.detail)
 		if more := len(changed) - historyTopics; more > 0 {
 			changed, o.detail = changed[:historyTopics], strings.TrimSpace(fmt.Sprintf("%s and %d more topics", o.detail, more))
 		}

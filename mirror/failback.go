@@ -220,6 +220,7 @@ var ErrPlanRefused = errors.New("mirror: the plan has refused parts")
 
 // ExecuteFailback carries a plan out: it starts the plan's topics with consent to exactly the ranges that the plan names, and waits until every partition is mirroring and
 // has caught up. If a range has grown since, that partition is refused and keeps everything; a smaller one is cut. Dropped records go to Config.Sink first.
+// The history has the plan's Reason and Hash.
 // The context bounds the wait; what is not caught up by then goes on in the background. errors.Is finds ErrPlanRefused, ErrIncomplete or the context's end.
 func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (FailbackReport, error) {
 	r := FailbackReport{Mirror: m.cfg.Name, Began: time.Now()}
@@ -233,7 +234,7 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 	if len(topics) == 0 {
 		return r, nil
 	}
-	result, err := m.admin.Start(ctx, topics, StartOptions{Consents: plan.Consents()})
+	result, err := m.admin.Start(ctx, topics, StartOptions{Consents: plan.Consents(), Intent: intentOf("failback", plan.Hash(), plan.Reason)})
 	if len(result.Topics) == 0 && err != nil {
 		return r, err
 	}

@@ -93,9 +93,9 @@ var ErrIncomplete = errors.New("mirror: not complete")
 
 // ExecuteFailover carries a plan out: it wants the plan's topics stopped, and waits until every partition is open for clients or cannot be. It makes no call to the source.
 // It never refuses because ends have moved since the plan was made; the report names the differences. A plan that tears a topic set is refused, unless it was made to
-// (FailoverOptions.Partial). Repeating it is harmless. The context bounds the wait; give it
-// a deadline. The error is nil only if there was something to fail over and every topic of the plan was; otherwise errors.Is finds ErrIncomplete, and the context's end
-// where that cut the wait short, and the report says which partitions are not open, and why.
+// (FailoverOptions.Partial). Repeating it is harmless. The history has the plan's Reason and Hash. The context bounds the wait; give it a deadline. The error is nil only if there
+// was something to fail over and every topic of the plan was; otherwise errors.Is finds ErrIncomplete, and the context's end where that cut the wait short, and the report says
+// which partitions are not open, and why.
 func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (FailoverReport, error) {
 	r := FailoverReport{Mirror: m.cfg.Name, SourceClusterID: plan.SourceClusterID, DestinationClusterID: plan.DestinationClusterID, Began: time.Now()}
 	var topics []string
@@ -105,7 +105,7 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 	if len(topics) == 0 {
 		return r, fmt.Errorf("%w: no topic is in mirror %s here, so nothing was failed over; start its topics (what the store holds of them is kept), then fail over", ErrIncomplete, m.cfg.Name)
 	}
-	result, err := m.admin.Stop(ctx, topics, StopOptions{Partial: plan.Partial})
+	result, err := m.admin.Stop(ctx, topics, StopOptions{Partial: plan.Partial, Intent: intentOf("failover", plan.Hash(), plan.Reason)})
 	if len(result.Topics) == 0 && err != nil {
 		return r, err
 	}

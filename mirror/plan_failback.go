@@ -17,6 +17,8 @@ import (
 type FailbackOptions struct {
 	// Topics to bring back; none: every member.
 	Topics []string
+	// Reason is why, for the history.
+	Reason string
 }
 
 // FailbackPlan is what this cluster, which was the source once and is to become a mirror of the cluster that took over, would have to drop. Mirror.PlanFailback makes
@@ -31,6 +33,7 @@ type FailbackPlan struct {
 	Preconditions        []Precondition      `json:"preconditions"`
 	Topics               []PlanTopic         `json:"topics"` // outcome drop, go or refused
 	Partitions           []FailbackPartition `json:"partitions"`
+	Reason               string              `json:"reason,omitempty"` // why, and whoever carries the plan out may set it; the history has "failback of plan HASH" where there is none
 }
 
 // Precondition is something that has to hold before the plan is carried out.
@@ -77,7 +80,7 @@ type Disagreement struct {
 func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 	plan := FailbackPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(),
-		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailbackPartition{},
+		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailbackPartition{}, Reason: o.Reason,
 	}
 	compared, still := true, true
 	for _, name := range planTopics(&s, o.Topics) {

@@ -17,6 +17,8 @@ type FailoverOptions struct {
 	Fresh time.Duration
 	// Partial allows failing over a part of a topic set.
 	Partial bool
+	// Reason is why, for the history.
+	Reason string
 }
 
 // FailoverPlan is what making the copy writable would do. It is plain data: String is for a person, JSON gives back an equal plan.
@@ -31,9 +33,10 @@ type FailoverPlan struct {
 	Loss                 Loss                `json:"loss"`     // of all partitions that will be stopped
 	Topics               []PlanTopic         `json:"topics"`   // in the order of the request
 	Partitions           []FailoverPartition `json:"partitions"`
-	Partial              bool                `json:"partial"`  // FailoverOptions.Partial
-	Torn                 []string            `json:"torn"`     // topic sets of which only a part would be stopped, one sentence each; without Partial the failover is refused
-	Unwanted             int                 `json:"unwanted"` // partitions that only the state store knows of (Snapshot.Unwanted): they are not in this plan
+	Partial              bool                `json:"partial"`          // FailoverOptions.Partial
+	Torn                 []string            `json:"torn"`             // topic sets of which only a part would be stopped, one sentence each; without Partial the failover is refused
+	Unwanted             int                 `json:"unwanted"`         // partitions that only the state store knows of (Snapshot.Unwanted): they are not in this plan
+	Reason               string              `json:"reason,omitempty"` // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
 }
 
 // PlanTopic is what a plan intends for one topic.
@@ -74,7 +77,7 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 	plan := FailoverPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(), SourceError: s.SourceError,
 		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{}, Partial: o.Partial, Torn: []string{},
-		Unwanted: s.Unwanted,
+		Unwanted: s.Unwanted, Reason: o.Reason,
 	}
 	var known int64
 	never := false

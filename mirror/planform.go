@@ -2,6 +2,9 @@ package mirror
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 )
@@ -56,6 +59,32 @@ func (p *FailbackPlan) UnmarshalJSON(b []byte) error {
 	}
 	*p = FailbackPlan(in.plainFailbackPlan)
 	return nil
+}
+
+// Hash is a short name of this plan, as the history has it: another plan has another one. The Reason is no part of it.
+func (p FailoverPlan) Hash() string {
+	p.Reason = ""
+	return hashOfPlan(p)
+}
+
+// Hash is a short name of this plan, as the history has it: another plan has another one. The Reason is no part of it.
+func (p FailbackPlan) Hash() string {
+	p.Reason = ""
+	return hashOfPlan(p)
+}
+
+func hashOfPlan(plan any) string {
+	b, err := json.Marshal(plan)
+	if err != nil { // a time that is none: the plan was made by hand
+		b = fmt.Appendf(nil, "%+v", plan)
+	}
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])[:8]
+}
+
+// intentOf is why a plan's verb is used: the history has to lead from the verb to the plan.
+func intentOf(what, hash, reason string) Intent {
+	return Intent{Reason: cmp.Or(reason, what+" of plan "+hash), detail: what + " plan " + hash}
 }
 
 func readPlan(b []byte, in any) error {

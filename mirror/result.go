@@ -15,6 +15,7 @@ type Intent struct {
 	// SourceClusterID and DestinationClusterID are which clusters the operator means; others are refused before anything is written.
 	SourceClusterID      string
 	DestinationClusterID string
+	detail               string // what the history says besides: which failover or failback the verb is a part of
 }
 
 // Clusters are the two sides of a mirror, to be shown before anything is opened, discarded or deleted. "" is not known.
