@@ -57,7 +57,8 @@ type AdminConfig struct {
 // there are no results for topics. Errors of the request are *Error; others are the Control's, the store's, or the context's end.
 //
 // Every verb may be refused with InvalidRequest because of its Intent: the clusters found are not those that the caller, the settings or the AdminConfig name, or what would
-// be done is not what Intent.Plan says. Nothing is written then. DryRun does all that the verb does, except that nothing is written.
+// be done is not what Intent.Plan says. Nothing is written then. DryRun does all that the verb does, except that nothing is written: what cannot be recorded is refused by it
+// too. Only whether the storage answers, and whether this user may write there, is not known before.
 type Admin struct {
 	cfg AdminConfig
 	// embedded: the verbs of a Mirror that runs in this process and has its Source from Go. Its mirror exists because it runs, unless it was deleted. One that opens its source
@@ -323,7 +324,10 @@ func (c *call) commit(ctx context.Context, decide func(s *ControlState, r *Resul
 	if c.dryRun {
 		var s ControlState
 		if s, err = c.cfg.Control.Read(ctx); err == nil {
-			err = change(&s)
+			before := s.Clone()
+			if err = change(&s); err == nil {
+				err = rehearse(before, s)
+			}
 		}
 	} else {
 		err = c.cfg.Control.Update(ctx, change)
@@ -348,6 +352,9 @@ func (c *call) commit(ctx context.Context, decide func(s *ControlState, r *Resul
 func (a *Admin) controlFailed(what string, err error) error {
 	if errors.Is(err, keyedlog.ErrDenied) {
 		return &Error{Code: ClusterMirrorAuthorizationFailed, Mirror: a.cfg.Mirror, Partition: -1, Message: "this user may not do this; nothing has changed", Err: err}
+	}
+	if errors.Is(err, errRecordTooLarge) {
+		return a.failed(InvalidRequest, "", err, "it cannot be recorded; nothing has changed")
 	}
 	return fmt.Errorf("mirror %s: %s failed, nothing has changed: %w", a.cfg.Mirror, what, err)
 }

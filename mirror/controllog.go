@@ -141,8 +141,50 @@ func (c *logControl) Update(ctx context.Context, change func(*ControlState) erro
 			}
 			changes = append(changes, note...)
 		}
-		return changes, nil
+		return changes, fitting(changes)
 	})
+}
+
+// rehearse refuses what Update would refuse of a change from before to after, without a word to the storage.
+func rehearse(before, after ControlState) error {
+	had, err := encodeControl(&before)
+	if err != nil {
+		return err
+	}
+	want, err := encodeControl(&after)
+	if err != nil {
+		return err
+	}
+	changes := difference(nil, had, want)
+	if after.Note != nil {
+		note, err := noteRecord(1, *after.Note)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, note)
+	}
+	return fitting(changes)
+}
+
+// controlRecordLimit is the longest record, key and value together, that is written: below the 1 MiB that a Kafka topic takes unless it was configured otherwise, so that what
+// one storage holds another one holds too.
+const controlRecordLimit = 1_000_000
+
+// errRecordTooLarge: a record would be larger than controlRecordLimit.
+var errRecordTooLarge = fmt.Errorf("larger than %d bytes, which is what a record may have; make it smaller, or do it in several steps", controlRecordLimit)
+
+// fitting refuses changes that a storage would refuse for their size. What is stored already is not looked at: it must hold up nobody.
+func fitting(changes []keyedlog.Change) error {
+	for _, c := range changes {
+		if len(c.Value) > 0 && len(c.Key)+len(c.Value) > controlRecordLimit {
+			k, _, err := decodeControlKey(c.Key)
+			if err != nil {
+				return err
+			}
+			return &ControlRecordError{k.String(), fmt.Errorf("%d bytes are %w", len(c.Key)+len(c.Value), errRecordTooLarge)}
+		}
+	}
+	return nil
 }
 
 // difference is what has to be written, in order of key: what differs from had, and the removal of what is not wanted any more. A stray, which is stored and means nothing, goes
@@ -207,10 +249,23 @@ func noteChanges(v keyedlog.View, e HistoryEntry) ([]keyedlog.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := controlKey{recordType: historyRecord, number: newest + 1}
-	key, err := k.encode()
+	note, err := noteRecord(newest+1, e)
 	if err != nil {
 		return nil, err
+	}
+	changes := []keyedlog.Change{note}
+	for _, old := range keys[:max(0, len(keys)+1-HistoryLimit)] {
+		changes = append(changes, keyedlog.Change{Key: old})
+	}
+	return changes, nil
+}
+
+// noteRecord is an entry of the history as it is stored.
+func noteRecord(number int64, e HistoryEntry) (keyedlog.Change, error) {
+	k := controlKey{recordType: historyRecord, number: number}
+	key, err := k.encode()
+	if err != nil {
+		return keyedlog.Change{}, err
 	}
 	topics := make([]string, len(e.Topics))
 	for i, t := range e.Topics {
@@ -220,18 +275,19 @@ func noteChanges(v keyedlog.View, e HistoryEntry) ([]keyedlog.Change, error) {
 		Version: controlVersion, Time: storedTime(e.Time), Verb: validText(e.Verb), Mirror: validText(e.Mirror), Topics: topics, Host: validText(e.Who.Host),
 		User: validText(e.Who.User), Client: validText(e.Who.Client), Reason: validText(e.Reason), Plan: validText(e.Plan), Detail: validText(e.Detail),
 	})
-	if err != nil {
-		return nil, err
-	}
-	changes := []keyedlog.Change{{Key: key, Value: value}}
-	for _, old := range keys[:max(0, len(keys)+1-HistoryLimit)] {
-		changes = append(changes, keyedlog.Change{Key: old})
-	}
-	return changes, nil
+	return keyedlog.Change{Key: key, Value: value}, err
 }
 
-// validText makes text for people storable. What is no UTF-8 in a reason must not stop what the reason is for.
-func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+// historyText is how many bytes of one text an entry of the history keeps.
+const historyText = 10_000
+
+// validText makes text for people storable. What is no UTF-8 in a reason, or a reason without end, must not stop what the reason is for.
+func validText(s string) string {
+	if len(s) > historyText {
+		s = s[:historyText] + "…" // half a character at the cut becomes one below
+	}
+	return strings.ToValidUTF8(s, "\ufffd")
+}
 
 func (c *logControl) Changed() <-chan struct{} { return c.log.Changed() }
 

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/clustermirror/clustermirror/internal/closest"
 )
@@ -66,6 +67,9 @@ func (d setting) check(name, value string) *SettingError {
 	shown := value
 	if d.Secret {
 		shown = hiddenValue
+	}
+	if !utf8.ValidString(value) {
+		return &SettingError{Setting: name, Problem: "is not UTF-8"}
 	}
 	value = strings.TrimSpace(value)
 	if referencePattern.MatchString(value) {
