@@ -61,9 +61,10 @@ reads first; if the session's record is another's it is over for good; if it is 
 in between. A process that wakes up after it was taken over therefore writes nothing and fences nobody. If it wakes between o1 and o4 it fences the one that takes over,
 which then begins anew.
 
-An update that was sent and not answered (EndTxn lost) is asked for again. When the answer says that the id was initialised since, its records are looked for: one with its
-random id is there, then it was written; none, and its keys are as they were, then it was not, and it is tried again. keyedlog.ErrOutcomeUnknown is left for when the
-context ends before that is known, or the keys have been written again since. After any request without an answer the id is initialised again before its next transaction: a
+An update whose end was sent and not answered, or answered with an error that a coordinator gives also behind its append (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and
+others, see ask), is asked for again. When the answer says that the id was initialised since, its records are looked for: one with its random id is there, then it was
+written; none, and no later record of its keys, then it was not, and it is tried again. keyedlog.ErrOutcomeUnknown is left for when the context ends before that is known,
+when asking again is refused, and when the keys have been written again since. After any request without an answer the id is initialised again before its next transaction: a
 request that comes late must not end it (KIP-890). After a claim whose outcome is unknown, the session's next update initialises control too, whatever its keys are: the
 claim may have changed some of its own.
 

@@ -59,7 +59,8 @@ func mayRepeat(err error) bool {
 	return (errors.Is(err, errFenced) || errors.As(err, &r)) && !errors.Is(err, keyedlog.ErrOutcomeUnknown)
 }
 
-// lostError: the end of a transaction was asked for and not answered.
+// lostError: the end of a transaction was asked for, and a try of it may have been carried out without an answer that says so. When errFenced is in it the id was initialised
+// since: then the transaction is over, and reading shows how it ended. Otherwise it may still end in either way.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return e.err.Error() }
@@ -80,7 +81,10 @@ func readFailed(err error) error {
 
 // transactionFailed judges the error code of a request about a transactional id; topic is "" unless the code is a topic's.
 func transactionFailed(id, topic string, code int16) error {
-	err := kerr.ErrorForCode(code)
+	return judge(id, topic, kerr.ErrorForCode(code))
+}
+
+func judge(id, topic string, err error) error {
 	switch err {
 	case nil:
 		return nil

@@ -47,7 +47,11 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // ask sends a request to the id's coordinator until it is answered with something else than "ask again". code says what an answer means. lost tells whether a try before the
-// one that was answered may have reached the coordinator.
+// one that was answered may have been carried out.
+//
+// An error code does not say that nothing was done. A coordinator appends to its log first, and answers NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS
+// or UNKNOWN_SERVER_ERROR also when that append was not acknowledged in time, or when it lost its office meanwhile (Kafka: TransactionStateManager). What it appended may
+// be found there by the next one. CONCURRENT_TRANSACTIONS comes before any append. So does what fences: as long as a commit is in the log and not done, nobody else gets the id.
 func (p *producer) ask(ctx context.Context, req kmsg.Request, code func(kmsg.Response) int16) (resp kmsg.Response, lost bool, err error) {
 	what := fmt.Sprintf("%s of %s", kmsg.NameForKey(req.Key()), p.id)
 	wait := shortPause
@@ -66,11 +70,12 @@ func (p *producer) ask(ctx context.Context, req kmsg.Request, code func(kmsg.Res
 				p.store.askForBrokers(ctx)
 				break
 			}
-			switch e := kerr.ErrorForCode(code(resp)); e {
-			case kerr.ConcurrentTransactions:
+			switch e := kerr.ErrorForCode(code(resp)); {
+			case e == kerr.ConcurrentTransactions:
 				last = again("%s: %w", what, e)
-			case kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.UnknownTopicOrPartition, kerr.RequestTimedOut:
+			case askAgain(req, e):
 				last = again("%s: %w", what, e)
+				lost = true
 				p.store.forgetCoordinator(p.id)
 			default:
 				return resp, lost, nil
@@ -84,6 +89,17 @@ func (p *producer) ask(ctx context.Context, req kmsg.Request, code func(kmsg.Res
 		}
 		wait = min(wait*4/3, longPause)
 	}
+}
+
+// askAgain says whether an answer settles nothing. Of the end of a transaction nothing else may be left open, whatever the code: a commit that was asked for may still be made.
+func askAgain(req kmsg.Request, e error) bool {
+	switch e {
+	case kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.UnknownTopicOrPartition, kerr.RequestTimedOut:
+		return true
+	}
+	var passes *retryError
+	_, ends := req.(*kmsg.EndTxnRequest)
+	return ends && errors.As(judge("", "", e), &passes)
 }
 
 // init initialises the id: whatever transaction it had is committed or aborted when init returns, and whoever had it is fenced.

@@ -248,12 +248,12 @@ func (s *Store) commit(ctx context.Context, p *producer, writer string, session 
 // transact writes outputs in one transaction and finds out what became of it.
 func (s *Store) transact(ctx context.Context, p *producer, outputs []*output) error {
 	update := newUpdate()
-	before := make([]int64, len(outputs))
+	w := &watch{before: make(map[string]int64)}
 	s.mu.Lock()
-	s.records.watched[update] = false
-	for i, o := range outputs {
-		before[i] = s.records.offset(o.key)
+	for _, o := range outputs {
+		w.before[string(o.key)] = s.newest(o.key)
 	}
+	s.records.watched[update] = w
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -265,20 +265,20 @@ func (s *Store) transact(ctx context.Context, p *producer, outputs []*output) er
 	if !errors.As(err, &lost) {
 		return err
 	}
-	// An answer came at last, and it says that the id was initialised since, so the transaction is over or is being ended. What is read now shows all of it or nothing.
 	if err := s.readAll(ctx); err != nil {
 		return unknown(lost, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.records.watched[update] {
+	switch {
+	case w.seen:
 		return nil
+	case !errors.Is(lost, errFenced):
+		return unknown(lost, errors.New("its records are not there, but may still come"))
+	case w.overwritten:
+		return unknown(lost, errors.New("its keys were written again since, so its own records may be gone"))
 	}
-	for i, o := range outputs {
-		if s.records.offset(o.key) != before[i] {
-			return unknown(lost, errors.New("its keys were written again since, so its own records may be gone"))
-		}
-	}
+	// The id was initialised since, so the transaction was over, or was being ended, before this reading, which shows all of it or nothing.
 	return again("not committed: %w", lost)
 }
 
@@ -286,12 +286,18 @@ func unknown(lost, err error) error {
 	return fmt.Errorf("%w: the end of the transaction was asked for and not answered (%w), and afterwards: %w", keyedlog.ErrOutcomeUnknown, lost, err)
 }
 
-// offset is where a key's newest record is, -1 if there is none.
-func (r *records) offset(key []byte) int64 {
-	if v, ok := r.keys[string(key)]; ok {
-		return v.offset
+// newest is where the newest record of a key is that this process knows, read or written, -1 if there is none. mu is held.
+func (s *Store) newest(key []byte) int64 {
+	at := int64(-1)
+	if v, ok := s.records.keys[string(key)]; ok {
+		at = v.offset
 	}
-	return -1
+	for n := range s.sessions {
+		if v, ok := n.own[string(key)]; ok {
+			at = max(at, v.offset)
+		}
+	}
+	return at
 }
 
 // outputs makes records of changes, and names the topics that do not exist yet. Of two changes of one key the later counts.

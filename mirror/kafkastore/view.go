@@ -26,8 +26,15 @@ type records struct {
 	pending map[string]*part
 	waiting int // records in pending
 
-	watched map[string]bool // updates whose outcome is asked for: true once a record of them was read
-	fault   error           // a record that cannot be understood
+	watched map[string]*watch // updates whose outcome is asked for
+	fault   error             // a record that cannot be understood
+}
+
+// watch is what is looked for while it is not known whether an update was written.
+type watch struct {
+	before      map[string]int64 // where the newest records of its keys were
+	seen        bool             // a record of it was read
+	overwritten bool             // a later record of one of its keys was read
 }
 
 // versioned is the newest record of a key, or its tombstone.
@@ -45,14 +52,17 @@ type part struct {
 }
 
 func newRecords() *records {
-	return &records{keys: make(map[string]versioned), sessions: make(map[string]sessionRecord), pending: make(map[string]*part), watched: make(map[string]bool)}
+	return &records{keys: make(map[string]versioned), sessions: make(map[string]sessionRecord), pending: make(map[string]*part), watched: make(map[string]*watch)}
 }
 
 // add takes a record that was read. Those of one update are shown together: what is in other partitions may not have been read yet.
 func (r *records) add(k topicreader.Record) {
 	update, _ := k.Header(headerUpdate)
-	if _, ok := r.watched[string(update)]; ok {
-		r.watched[string(update)] = true
+	for name, w := range r.watched {
+		if before, ok := w.before[string(k.Key)]; ok && k.Offset > before {
+			w.overwritten = true
+		}
+		w.seen = w.seen || name == string(update)
 	}
 	of := number(k, headerOf)
 	if len(update) == 0 || of <= 1 {

@@ -77,10 +77,22 @@ func TestUpdatesAreShownWhole(t *testing.T) {
 
 func TestWatchedUpdatesAreSeen(t *testing.T) {
 	r := newRecords()
-	r.watched["mine"], r.watched["other"] = false, false
+	mine, other := &watch{before: map[string]int64{"k": -1}}, &watch{before: map[string]int64{"gone": 4}}
+	r.watched["mine"], r.watched["other"] = mine, other
 	r.add(read(0, "k", "v", "mine", 2))
-	if !r.watched["mine"] || r.watched["other"] {
-		t.Errorf("%v", r.watched)
+	if !mine.seen || other.seen {
+		t.Errorf("%+v, %+v", mine, other)
+	}
+	// What was there before is no later record, also when it is a tombstone that is forgotten once it was read.
+	r.add(read(4, "gone", "", "before", 1))
+	r.passed()
+	if other.overwritten {
+		t.Error("what was there before counts as written since")
+	}
+	r.add(read(5, "gone", "", "since", 1))
+	r.passed()
+	if !other.overwritten || other.seen {
+		t.Errorf("after a later tombstone: %+v", other)
 	}
 }
 
