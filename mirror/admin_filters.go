@@ -53,7 +53,7 @@ func (f *topicFilters) excludes(topic string, named bool) string {
 		if named && isName(p, topic) {
 			continue
 		}
-		if re, err := compilePatterns([]string{p}); err == nil && re.MatchString(topic) {
+		if re, err := compilePatterns([]string{p}); err == nil && re.matches(topic) {
 			return p
 		}
 	}

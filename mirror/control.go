@@ -136,10 +136,11 @@ type NodeReport struct {
 	Host          string
 	PID           int
 	Opened        time.Time
-	Seen          time.Time // when it reported last
-	SourceError   string    // why its source does not answer, "" if it does
-	DestinationID string    // cluster id
-	Trouble       []string  // of whole topics, one line each
+	Seen          time.Time     // when it reported last, by the clock of its host
+	Interval      time.Duration // how often it reports at least (Config.RefreshInterval), whole milliseconds; 0: it did not say
+	SourceError   string        // why its source does not answer, "" if it does
+	DestinationID string        // cluster id
+	Trouble       []string      // of whole topics, one line each
 }
 
 // PartitionReport is how one partition was when its process reported last. Offsets that nobody knows are Unknown.

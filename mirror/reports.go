@@ -26,6 +26,7 @@ type (
 		PID           int       `json:"pid,omitempty"`
 		Opened        time.Time `json:"opened,omitzero"`
 		Seen          time.Time `json:"seen,omitzero"`
+		Interval      int64     `json:"intervalMs,omitempty"` // milliseconds
 		SourceError   string    `json:"sourceError,omitempty"`
 		DestinationID string    `json:"destinationId,omitempty"`
 		Trouble       []string  `json:"trouble,omitempty"`
@@ -83,7 +84,7 @@ func (n NodeReport) change() (keyedlog.Change, error) {
 		trouble[i] = validText(line)
 	}
 	return reportChange(controlKey{recordType: nodeReportRecord, names: []string{n.Owner, n.Mirror}}, nodeReportValue{Version: controlVersion, Host: validText(n.Host), PID: n.PID,
-		Opened: storedTime(n.Opened), Seen: storedTime(n.Seen), SourceError: validText(n.SourceError), DestinationID: validText(n.DestinationID), Trouble: trouble})
+		Opened: storedTime(n.Opened), Seen: storedTime(n.Seen), Interval: n.Interval.Milliseconds(), SourceError: validText(n.SourceError), DestinationID: validText(n.DestinationID), Trouble: trouble})
 }
 
 // change is the record of a partition's report, but for the moment of writing.
@@ -123,7 +124,8 @@ func readReports(v keyedlog.View) (Reports, error) {
 		if err := decodeControlValue(k, record.Value, &n); err != nil {
 			return err
 		}
-		r.Nodes = append(r.Nodes, NodeReport{Owner: k.names[0], Mirror: k.names[1], Host: n.Host, PID: n.PID, Opened: n.Opened, Seen: n.Seen, SourceError: n.SourceError,
+		r.Nodes = append(r.Nodes, NodeReport{Owner: k.names[0], Mirror: k.names[1], Host: n.Host, PID: n.PID, Opened: n.Opened, Seen: n.Seen,
+			Interval: time.Duration(n.Interval) * time.Millisecond, SourceError: n.SourceError,
 			DestinationID: n.DestinationID, Trouble: n.Trouble})
 		return nil
 	})

@@ -195,3 +195,13 @@ func TestReportOfAStateOfANewerVersionIsRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestIntervalOfAReportIsKept: readers judge by it how long a process may be silent.
+func TestIntervalOfAReportIsKept(t *testing.T) {
+	c := NewMemoryControl()
+	report(t, c, NodeReport{Owner: "o", Mirror: "m", Interval: 10 * time.Minute})
+	r, err := c.Reports(context.Background())
+	if err != nil || len(r.Nodes) != 1 || r.Nodes[0].Interval != 10*time.Minute {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

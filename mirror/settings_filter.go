@@ -14,7 +14,19 @@ var ErrPattern = errors.New("is no regular expression (RE2)")
 
 // Filter is which topics of a source are mirrored: included and not excluded. Its zero value matches nothing. Safe for concurrent use.
 type Filter struct {
-	include, exclude *regexp.Regexp // nil: an empty list
+	include, exclude patternList
+}
+
+// patternList are patterns that each have to match a whole name. Whoever reads patterns reads them as such a list, so that two readers cannot understand them differently.
+// Each is compiled by itself: joined into one, a flag or a quotation of one would reach into the next.
+type patternList []*regexp.Regexp
+
+// matches says whether one of the patterns matches the whole name.
+func (l patternList) matches(name string) bool {
+	return slices.ContainsFunc(l, func(p *regexp.Regexp) bool {
+		at := p.FindStringIndex(name) // the longest of those that begin first: a whole match is this one
+		return at != nil && at[0] == 0 && at[1] == len(name)
+	})
 }
 
 // Matches says whether a topic is found and mirrored by itself. Internal names, those that begin with "__", never are: what they hold belongs to its own cluster (F-71).
@@ -23,15 +35,15 @@ func (f Filter) Matches(topic string) bool {
 }
 
 // Includes says whether the include list names a topic; an empty one names none.
-func (f Filter) Includes(topic string) bool { return f.include != nil && f.include.MatchString(topic) }
+func (f Filter) Includes(topic string) bool { return f.include.matches(topic) }
 
 // Excludes says whether the exclude list names a topic.
-func (f Filter) Excludes(topic string) bool { return f.exclude != nil && f.exclude.MatchString(topic) }
+func (f Filter) Excludes(topic string) bool { return f.exclude.matches(topic) }
 
 // FindsNothing says whether the include list is empty: no topic is found by itself, and a topic that is started by its name need not match.
-func (f Filter) FindsNothing() bool { return f.include == nil }
+func (f Filter) FindsNothing() bool { return len(f.include) == 0 }
 
-// NewFilter makes a filter of two lists of patterns: each is joined with | and has to match a whole name. Errors: ErrPattern, with the pattern.
+// NewFilter makes a filter of two lists of patterns; one pattern of a list has to match a whole name. Errors: ErrPattern, with the pattern.
 func NewFilter(include, exclude []string) (f Filter, err error) {
 	if f.include, err = compilePatterns(include); err != nil {
 		return Filter{}, err
@@ -42,24 +54,21 @@ func NewFilter(include, exclude []string) (f Filter, err error) {
 	return f, nil
 }
 
-// compilePatterns: nil for an empty list. Each pattern is tried alone first, so that the error names it and two halves do not make a whole.
-func compilePatterns(list []string) (*regexp.Regexp, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
+// compilePatterns: nil for an empty list. The error names the pattern.
+func compilePatterns(list []string) (patternList, error) {
+	var all patternList
 	for _, p := range list {
 		if p == "" {
 			return nil, fmt.Errorf("an empty pattern %w; leave it out", ErrPattern)
 		}
-		if _, err := regexp.Compile(p); err != nil {
+		compiled, err := regexp.Compile(p)
+		if err != nil {
 			return nil, fmt.Errorf("pattern %q %w: %w", p, ErrPattern, err)
 		}
+		compiled.Longest()
+		all = append(all, compiled)
 	}
-	whole, err := regexp.Compile("^(" + strings.Join(list, "|") + ")$")
-	if err != nil { // together they may be too large
-		return nil, fmt.Errorf("%d patterns together: %w: %w", len(list), ErrPattern, err)
-	}
-	return whole, nil
+	return all, nil
 }
 
 // TopicFilter is the effective filter of topics. Errors: a *SettingError that is ErrPattern.
@@ -72,7 +81,7 @@ func (s Settings) TopicFilter() (Filter, error) {
 	return Filter{include, exclude}, err
 }
 
-func (s Settings) patterns(name string) (*regexp.Regexp, error) {
+func (s Settings) patterns(name string) (patternList, error) {
 	value := s.Effective(name)
 	p, err := compilePatterns(settingList(value))
 	if err != nil {

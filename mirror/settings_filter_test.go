@@ -146,3 +146,24 @@ func TestTopicSets(t *testing.T) {
 		}
 	}
 }
+
+// TestPatternsOfAListDoNotReachIntoEachOther: a flag, an alternative or a quotation of one pattern means nothing to the next one, whoever reads the list.
+func TestPatternsOfAListDoNotReachIntoEachOther(t *testing.T) {
+	lists := Settings{topicsIncludeSetting: `(?i)new-.*,Orders-.*,\Qa.b,(?s-i)x|y,(?U)z.*`, topicsExcludeSetting: `__.*,(?i)tmp-.*,Audit-.*`, topicSetPrefix + "s": `(?i)tmp-.*,Audit-.*`}
+	f := mustFilter(t, lists)
+	for name, want := range map[string]bool{"NEW-1": true, "Orders-1": true, "orders-1": false, "a.b": true, "acb": false, "x": true, "y": true, "xy": false, "zz": true, "X": false} {
+		if f.Includes(name) != want {
+			t.Errorf("%s is included: %v", name, !want)
+		}
+	}
+	sets, err := lists.TopicSets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := &topicFilters{settings: lists, filter: f}
+	for name, want := range map[string]bool{"TMP-1": true, "tmp-": true, "Audit-log": true, "audit-log": false, "AUDIT-LOG": false} {
+		if f.Excludes(name) != want || sets["s"].Includes(name) != want || (alone.excludes(name, false) != "") != want {
+			t.Errorf("%s is excluded: %v by the filter, %v by a set, by pattern %q; want %v", name, f.Excludes(name), sets["s"].Includes(name), alone.excludes(name, false), want)
+		}
+	}
+}
