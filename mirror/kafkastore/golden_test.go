@@ -106,7 +106,7 @@ func TestRealTopicsOfRecords(t *testing.T) {
 	}{
 		{controlTopic, []int16{65, 66, 67, 68, 69, 70}}, {stopTopic, []int16{71}}, {pauseTopic, []int16{72, 73}}, {historyTopic, []int16{74}}, {statusTopic, []int16{75, 76}},
 	} {
-		if got := s.reader.Partitions(cfg.namespace + x.topic); got != 0 {
+		if s.leader(place{cfg.namespace + x.topic, 0}) != noTopic {
 			t.Errorf("%s is there before it is needed", x.topic)
 		}
 		want := make(map[string]string)

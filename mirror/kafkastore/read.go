@@ -23,10 +23,34 @@ func (s *Store) readAll(ctx context.Context) error {
 	return s.readLocked(ctx)
 }
 
-// readLocked is readAll for who holds reading.
+// reading is what was read of all topics.
+type reading struct {
+	reader  *topicreader.Reader
+	records *records
+	// when is when the last reading that got to the end was begun; before any did, when the first one was.
+	when time.Time
+}
+
+// newReading begins at the start of all topics. Nothing is asked yet.
+func (s *Store) newReading() *reading {
+	r := &reading{reader: s.newReader(s.client, s.topics()...), records: newRecords(), when: time.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.records.watched = s.records.watched
+	return r
+}
+
+// old says whether tombstones may be gone unseen, by the wall clock, which goes on while a machine sleeps.
+func (r *reading) old() bool { return time.Since(r.when.Round(0)) > reloadAfter }
+
+// readLocked is readAll for who holds reading. What is read from the start of all topics is seen by nobody before it is complete; one that breaks off is gone on with.
 func (s *Store) readLocked(ctx context.Context) error {
-	if !s.read.IsZero() && time.Since(s.read.Round(0)) > reloadAfter { // by the wall clock, which goes on while a machine sleeps
-		s.startAnew()
+	if s.next == nil && s.shown.old() || s.next != nil && s.next.old() {
+		s.next = s.newReading()
+	}
+	in := s.shown
+	if s.next != nil {
+		in = s.next
 	}
 	s.mu.Lock()
 	stale := false
@@ -35,81 +59,77 @@ func (s *Store) readLocked(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	if stale {
-		s.reader.Forget()
+		in.reader.Forget()
 	}
+	begun := time.Now()
 	for range mostPasses {
-		before := s.reader.Total()
-		if err := s.pass(ctx); err != nil {
+		before := in.reader.Total()
+		if err := s.pass(ctx, in); err != nil {
 			return err
 		}
-		if s.reader.Total() == before {
+		if in.reader.Total() == before {
 			break // nothing was written from the end of the last reading to now: this is what there was at a moment in between
 		}
 	}
-	s.read = time.Now()
-	s.mu.Lock()
-	position := s.reader.Total() - int64(s.records.waiting) // a record that waits for the rest of its update counts when it is shown
-	s.base = max(s.base, s.least-position)
-	s.version = max(s.version, s.base+position)
-	s.mu.Unlock()
-	return s.vetNew(ctx)
+	in.when = begun
+	s.show(in)
+	return s.vetNew(ctx, in.reader)
 }
 
 // pass reads all topics once.
-func (s *Store) pass(ctx context.Context) error {
+func (s *Store) pass(ctx context.Context, in *reading) error {
 	s.mu.Lock()
-	s.records.pass++
+	in.records.pass++
 	s.mu.Unlock()
-	err := s.reader.ReadToEnd(ctx, func(k topicreader.Record) {
+	err := in.reader.ReadToEnd(ctx, func(k topicreader.Record) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.records.add(k)
+		in.records.add(k)
 	})
-	var replaced *topicreader.ReplacedError
-	if errors.As(err, &replaced) {
-		s.startAnew()
-		s.mu.Lock()
-		s.least = s.version + 1 // fewer offsets, but not what was there before
-		s.mu.Unlock()
+	if err != nil {
+		var replaced *topicreader.ReplacedError
+		if errors.As(err, &replaced) {
+			s.next = s.newReading()
+			s.mu.Lock()
+			s.least = s.version + 1 // fewer offsets, but not what was there before
+			s.mu.Unlock()
+		}
+		return readFailed(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		s.records.passed()
-		err = s.records.fault
-	} else {
-		err = readFailed(err)
-	}
-	s.statePlaces = s.reader.Partitions(s.cfg.namespace + stateTopic)
-	for _, topic := range s.topics() {
-		for p := range s.reader.Partitions(topic) {
-			s.leaders[place{topic, p}] = s.reader.Leader(topic, p)
-		}
-	}
-	if err == nil && s.records.waiting == 0 {
-		for session := range s.sessions {
-			session.forgetRead(s.reader)
-		}
-	}
-	return err
+	in.records.passed()
+	return in.records.fault
 }
 
-// startAnew forgets everything that was read.
-func (s *Store) startAnew() {
-	s.reader = s.newReader(s.client, s.topics()...)
+// show makes a reading that got to the end the one that is decided on.
+func (s *Store) show(in *reading) {
+	s.shown, s.next = in, nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fresh := newRecords()
-	fresh.watched = s.records.watched
-	s.records = fresh
+	s.records = in.records
+	position := in.reader.Total() - int64(in.records.waiting) // a record that waits for the rest of its update counts when it is shown
+	s.base = max(s.base, s.least-position)
+	s.version = max(s.version, s.base+position)
+	s.statePlaces = in.reader.Partitions(s.cfg.namespace + stateTopic)
 	clear(s.leaders)
+	for _, topic := range s.topics() {
+		for p := range in.reader.Partitions(topic) {
+			s.leaders[place{topic, p}] = in.reader.Leader(topic, p)
+		}
+	}
+	if in.records.waiting == 0 {
+		for session := range s.sessions {
+			session.forgetRead(in.reader)
+		}
+	}
 }
 
 // vetNew looks at the configuration of topics that were not there before.
-func (s *Store) vetNew(ctx context.Context) error {
+func (s *Store) vetNew(ctx context.Context, reader *topicreader.Reader) error {
 	var topics []string
 	for _, topic := range s.topics() {
-		if s.reader.Partitions(topic) > 0 && !s.vetted[topic] {
+		if reader.Partitions(topic) > 0 && !s.vetted[topic] {
 			topics = append(topics, topic)
 		}
 	}

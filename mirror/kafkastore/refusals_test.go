@@ -31,7 +31,7 @@ func TestRealTopicsThatExist(t *testing.T) {
 		s := open(t, cfg)
 		update(t, s, change(stateKey("m", 0), "x"))
 		expect(t, open(t, cfg), stateKey("m", 0), "x")
-		if n := s.reader.Partitions(cfg.namespace + stateTopic); n != 11 {
+		if n := s.shown.reader.Partitions(cfg.namespace + stateTopic); n != 11 {
 			t.Errorf("%d partitions", n)
 		}
 	})
@@ -112,30 +112,6 @@ func TestRealTopicMadeAgain(t *testing.T) {
 	expect(t, s, key(66, "k"), "x")
 	update(t, s, change(k, "y"))
 	expect(t, open(t, cfg), k, "y")
-}
-
-// What was not read for so long that tombstones may be gone is read anew.
-func TestRealReadsAnewAfterALongTime(t *testing.T) {
-	t.Parallel()
-	cfg := sharedConfig(t, newPrefix())
-	s := open(t, cfg)
-	k := key(66, "k")
-	update(t, s, change(k, "x"))
-	expect(t, s, k, "x")
-	before := s.records
-	s.read = s.read.Add(-reloadAfter + time.Minute)
-	expect(t, s, k, "x")
-	if s.records != before {
-		t.Error("everything was read anew although the last time is not long ago")
-	}
-	s.read = time.Now().Add(-reloadAfter - time.Minute)
-	expect(t, s, k, "x")
-	if s.records == before {
-		t.Error("nothing was read anew")
-	}
-	if s.version < 1 {
-		t.Errorf("version %d", s.version)
-	}
 }
 
 // A silent cluster ends no call later than its bound.

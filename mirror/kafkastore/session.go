@@ -269,7 +269,7 @@ func (n *session) claim(ctx context.Context, keys [][]byte, decide func(keyedlog
 		return err
 	}
 	n.unsure = false
-	changes, err := s.decide(n.writer, keys, decide)
+	changes, err := s.decide(ctx, n.writer, keys, decide)
 	if err != nil || len(changes) == 0 {
 		return err
 	}

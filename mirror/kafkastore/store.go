@@ -27,21 +27,21 @@ type Store struct {
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 
-	// reading guards reader and everything that is read with it; writing lets one call of this process at a time use the control id. Both are taken with a context.
-	// Who takes both takes writing first.
+	// reading guards what is read: callbacks see it under this lock, and whoever reads on needs it. writing lets one call of this process at a time use the control id. Both
+	// are taken with a context. Who takes both takes writing first.
 	reading  lock
 	writing  lock
 	checking lock // guards checker
 
-	reader  *topicreader.Reader
+	shown   *reading // what is decided on; its records are those below
+	next    *reading // what will be, when it is complete; nil: none is under way
 	vetted  map[string]bool
-	read    time.Time // when everything was read last
 	checker *checker
 
 	mu           sync.Mutex // held for moments; taken after all others
-	records      *records
-	base         int64 // what is added to positions, so that versions do not fall when a topic was made again
-	least        int64 // of the next version
+	records      *records   // changed with reading too, so that who has either may look
+	base         int64      // what is added to positions, so that versions do not fall when a topic was made again
+	least        int64      // of the next version
 	version      int64
 	statePlaces  int32
 	leaders      map[place]int32
@@ -88,26 +88,27 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("kafkastore: options for the client: %w", err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.reader = s.newReader(s.client, s.topics()...)
+	s.next = s.newReading() // shown begins with a complete one, of nothing
 	s.checker = &checker{reader: s.newReader(s.client, s.controlTopic()), sessions: make(map[string]sessionRecord)}
-	if err := s.look(ctx); err != nil {
+	if err := s.connect(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Store) look(ctx context.Context) error {
+// connect finds out which topics there are.
+func (s *Store) connect(ctx context.Context) error {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
 	return s.repeat(ctx, func() error {
-		if err := s.reader.Look(ctx); err != nil {
+		if err := s.next.reader.Look(ctx); err != nil {
 			return readFailed(err)
 		}
-		return s.vetNew(ctx)
+		return s.vetNew(ctx, s.next.reader)
 	})
 }
 
@@ -197,7 +198,7 @@ func (s *Store) Update(ctx context.Context, decide func(keyedlog.View) ([]keyedl
 		if err := s.readAll(ctx); err != nil {
 			return err
 		}
-		changes, err := s.decide("", nil, decide)
+		changes, err := s.decide(ctx, "", nil, decide)
 		if err != nil || len(changes) == 0 {
 			return err
 		}
@@ -211,11 +212,20 @@ func (s *Store) Update(ctx context.Context, decide func(keyedlog.View) ([]keyedl
 	return err
 }
 
-// decide lets a callback choose on what was read last.
-func (s *Store) decide(writer string, keys [][]byte, decide func(keyedlog.View) ([]keyedlog.Change, error)) ([]keyedlog.Change, error) {
+// look is what was read last. reading is held, and as long as the view is used.
+func (s *Store) look() view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := view{s.records, s.version}
+	return view{s.records, s.version}
+}
+
+// decide lets a callback choose on what was read last.
+func (s *Store) decide(ctx context.Context, writer string, keys [][]byte, decide func(keyedlog.View) ([]keyedlog.Change, error)) ([]keyedlog.Change, error) {
+	if err := s.reading.take(ctx); err != nil {
+		return nil, err
+	}
+	defer s.reading.give()
+	v := s.look()
 	changes, err := decide(v)
 	if err != nil {
 		return nil, err
@@ -345,9 +355,7 @@ func (s *Store) Read(ctx context.Context, read func(keyedlog.View) error) error 
 	if err := s.repeat(ctx, func() error { return s.readLocked(ctx) }); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return read(view{s.records, s.version})
+	return read(s.look())
 }
 
 // Close ends all sessions of this Store and every call, and waits for what runs in the background. What is stored stays. Closing twice is fine.

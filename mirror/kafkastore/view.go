@@ -15,7 +15,7 @@ import (
 	"github.com/clustermirror/clustermirror/keyedlog"
 )
 
-// records is what was read. It is used under Store.mu.
+// records is what was read. Whoever has Store.reading or Store.mu may look at it, and whoever has both may change it; watched is under Store.mu, sorted under Store.reading.
 type records struct {
 	keys     map[string]versioned
 	sorted   []string // keys that are there, in order; nil: not known
@@ -194,7 +194,7 @@ func decodeSession(k topicreader.Record) (writer string, s sessionRecord, err er
 	return string(k.Key[before:]), s, nil
 }
 
-// view is all that was read. It is used under Store.mu.
+// view is all that was read. It is used under Store.reading.
 type view struct {
 	r       *records
 	version int64
