@@ -221,9 +221,13 @@ var ErrPlanRefused = errors.New("mirror: the plan has refused parts")
 // ExecuteFailback carries a plan out: it starts the plan's topics with consent to exactly the ranges that the plan names, and waits until every partition is mirroring and
 // has caught up. If a range has grown since, that partition is refused and keeps everything; a smaller one is cut. Dropped records go to Config.Sink first.
 // The history has the plan's Reason and Hash.
+// A plan of another mirror, or of other clusters than those that are here as far as both know them, is refused with InvalidRequest before anything is written.
 // The context bounds the wait; what is not caught up by then goes on in the background. errors.Is finds ErrPlanRefused, ErrIncomplete or the context's end.
 func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (FailbackReport, error) {
 	r := FailbackReport{Mirror: m.cfg.Name, Began: time.Now()}
+	if err := m.fits(plan.Mirror, plan.SourceClusterID, plan.DestinationClusterID); err != nil {
+		return r, err
+	}
 	if plan.Severity == SeverityRefused {
 		return r, ErrPlanRefused
 	}

@@ -95,9 +95,15 @@ var ErrIncomplete = errors.New("mirror: not complete")
 // It never refuses because ends have moved since the plan was made; the report names the differences. A plan that tears a topic set is refused, unless it was made to
 // (FailoverOptions.Partial). Repeating it is harmless. The history has the plan's Reason and Hash. The context bounds the wait; give it a deadline. The error is nil only if there
 // was something to fail over and every topic of the plan was; otherwise errors.Is finds ErrIncomplete, and the context's end where that cut the wait short, and the report says
-// which partitions are not open, and why.
+// which partitions are not open, and why. A plan of another mirror, or of other clusters than those that are here as far as both know them, is refused with InvalidRequest
+// before anything is written.
 func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (FailoverReport, error) {
 	r := FailoverReport{Mirror: m.cfg.Name, SourceClusterID: plan.SourceClusterID, DestinationClusterID: plan.DestinationClusterID, Began: time.Now()}
+	if err := m.fits(plan.Mirror, plan.SourceClusterID, plan.DestinationClusterID); err != nil {
+		here := m.Status()
+		r.SourceClusterID, r.DestinationClusterID = here.SourceClusterID, here.DestinationClusterID
+		return r, err
+	}
 	var topics []string
 	for _, t := range plan.Topics {
 		topics = append(topics, t.Topic)

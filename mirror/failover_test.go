@@ -131,7 +131,7 @@ func TestFailoverAndFailbackAreNotCompleteBeforeTheMirrorKnowsTheTopics(t *testi
 		}
 		ctx, stop = context.WithTimeout(t.Context(), 5*time.Second)
 		defer stop()
-		over, err := m.ExecuteFailover(ctx, mirror.FailoverPlan{Topics: []mirror.PlanTopic{{Topic: "t"}}})
+		over, err := m.ExecuteFailover(ctx, mirror.FailoverPlan{Mirror: "m", Topics: []mirror.PlanTopic{{Topic: "t"}}})
 		if !errors.Is(err, mirror.ErrIncomplete) || !errors.Is(err, context.DeadlineExceeded) || len(over.Topics) != 1 {
 			t.Errorf("failover: %v %+v", err, over)
 		}

@@ -2,12 +2,14 @@ package mirror_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
+	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // Who reads the history of a failover finds why it was made, and of which plan.
@@ -96,4 +98,59 @@ func TestHashOfAPlan(t *testing.T) {
 	if back.Hash() == plan.Hash() || len(back.Hash()) != 8 {
 		t.Error(back.Hash())
 	}
+}
+
+// TestPlanOfAnotherMirrorIsRefused: mirrors to two destinations have topics of the same names, and a plan opens, or cuts, those of its own only.
+func TestPlanOfAnotherMirrorIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSide(t, memlog.Config{ClusterID: "A"})
+		a.local("t", 1)
+		a.fill("t", 0, 3)
+		staging := open(t, "staging", a.Cluster, newSide(t, memlog.Config{ClusterID: "S"}))
+		defer staging.close()
+		prod := open(t, "prod", a.Cluster, newSide(t, memlog.Config{ClusterID: "P"}))
+		defer prod.close()
+		for _, m := range []*running{staging, prod} {
+			m.start("t")
+			m.untilInStep()
+		}
+		before, err := prod.Admin().History(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		over := mirror.PlanFailover(staging.Snapshot(), mirror.FailoverOptions{})
+		back, err := staging.PlanFailback(t.Context(), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, change := range map[string]func(*mirror.FailoverPlan, *mirror.FailbackPlan){
+			"mirror \"staging\"": func(*mirror.FailoverPlan, *mirror.FailbackPlan) {},
+			"destination cluster \"S\"": func(over *mirror.FailoverPlan, back *mirror.FailbackPlan) {
+				over.Mirror, back.Mirror = "prod", "prod"
+			},
+			"source cluster \"X\"": func(over *mirror.FailoverPlan, back *mirror.FailbackPlan) {
+				over.Mirror, back.Mirror, over.SourceClusterID, back.SourceClusterID = "prod", "prod", "X", "X"
+				over.DestinationClusterID, back.DestinationClusterID = "", "" // not known there: not compared
+			},
+			"mirror \"\"": func(over *mirror.FailoverPlan, back *mirror.FailbackPlan) { over.Mirror, back.Mirror = "", "" },
+		} {
+			over, back := over, back
+			change(&over, &back)
+			report, err := prod.ExecuteFailover(t.Context(), over)
+			if !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) || !strings.Contains(err.Error(), what) || len(report.Partitions) > 0 || report.DestinationClusterID != "P" {
+				t.Errorf("failover of %s: %v\n%s", what, err, report)
+			}
+			if report, err := prod.ExecuteFailback(t.Context(), back); !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) || !strings.Contains(err.Error(), what) || len(report.Partitions) > 0 {
+				t.Errorf("failback of %s: %v\n%s", what, err, report)
+			}
+		}
+		after, err := prod.Admin().History(t.Context())
+		if err != nil || len(after) != len(before) || prod.one("t", 0).State != statemachine.Mirroring {
+			t.Errorf("something was written: %v, %v", after, err)
+		}
+		over.Mirror, over.SourceClusterID, over.DestinationClusterID = "prod", "", ""
+		if _, err := prod.ExecuteFailover(t.Context(), over); err != nil {
+			t.Errorf("a plan that knew no cluster: %v", err)
+		}
+	})
 }

@@ -87,6 +87,26 @@ func intentOf(what, hash, reason string) Intent {
 	return Intent{Reason: cmp.Or(reason, what+" of plan "+hash), detail: what + " plan " + hash}
 }
 
+// fits refuses a plan that was made for another mirror or for other clusters: topics of the same names are there too, and would be opened or cut. An id that one of the two does
+// not know is not compared.
+func (m *Mirror) fits(mirror, source, destination string) error {
+	refuse := func(what, plan, here string) error {
+		return &Error{Code: InvalidRequest, Mirror: m.cfg.Name, Partition: -1, Message: fmt.Sprintf("the plan is for %s %q, and here it is %q; carry it out there, or plan again here. "+
+			"Nothing has changed", what, plan, here)}
+	}
+	if mirror != m.cfg.Name {
+		return refuse("mirror", mirror, m.cfg.Name)
+	}
+	s := m.Status()
+	if source != "" && s.SourceClusterID != "" && source != s.SourceClusterID {
+		return refuse("source cluster", source, s.SourceClusterID)
+	}
+	if destination != "" && s.DestinationClusterID != "" && destination != s.DestinationClusterID {
+		return refuse("destination cluster", destination, s.DestinationClusterID)
+	}
+	return nil
+}
+
 func readPlan(b []byte, in any) error {
 	var form struct {
 		Version int `json:"version"`
