@@ -42,6 +42,16 @@ func (e *ReplacedError) Error() string {
 	return fmt.Sprintf("%s-%d ends at %d, but was read up to %d; read it anew", e.Topic, e.Partition, e.End, e.Next)
 }
 
+// PartitionsError: the topic got more partitions since it was read. Whoever has kept what was read begins anew with a new Reader, which reads the new ones too.
+type PartitionsError struct {
+	Topic    string
+	Had, Has int32
+}
+
+func (e *PartitionsError) Error() string {
+	return fmt.Sprintf("topic %s has %d partitions, it had %d; read it anew", e.Topic, e.Has, e.Had)
+}
+
 // WaitError: the context ended before the end was reached. It unwraps to the context's error.
 type WaitError struct {
 	// Topic is "" unless an open transaction is what was waited for: records up to End are there, those from Stable on are not visible before it ends.

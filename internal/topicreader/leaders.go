@@ -96,7 +96,7 @@ func (r *Reader) learn(resp *kmsg.MetadataResponse) (missing []string, err error
 		}
 		for _, mp := range mt.Partitions {
 			if mp.Partition < 0 || int(mp.Partition) >= len(t.partitions) {
-				return nil, fmt.Errorf("topic %s: partition %d of %d was added since; the partitions of these topics must not change", name, mp.Partition, len(t.partitions))
+				return nil, &PartitionsError{Topic: name, Had: int32(len(t.partitions)), Has: int32(len(mt.Partitions))}
 			}
 			p := t.partitions[mp.Partition]
 			if mp.LeaderEpoch < p.leaderEpoch {

@@ -98,6 +98,14 @@ func (r *Reader) Partitions(name string) int32 {
 	return 0
 }
 
+// ID is a topic's id, all zeros as long as it is not known to exist. A topic that was deleted and created again has another one.
+func (r *Reader) ID(name string) (id [16]byte) {
+	if t := r.topics[name]; t != nil {
+		id = t.id
+	}
+	return id
+}
+
 // Next is the offset of a partition behind what was read, 0 for one that is not known.
 func (r *Reader) Next(name string, number int32) int64 {
 	if number < 0 || number >= r.Partitions(name) {
@@ -143,7 +151,7 @@ const (
 
 // ReadToEnd hands over all committed records between the positions and the high watermarks that the partitions had when the call began, in order within each partition.
 // The records are apply's to keep. Positions move with what was handed over: after an error the next call goes on from there. It goes on over changes of leaders and lost
-// connections until ctx ends; the error then says what it was waiting for. Errors: *MissingError, *AccessError, *ReplacedError, *WaitError, and what a broker refuses for good.
+// connections until ctx ends; the error then says what it was waiting for. Errors: *MissingError, *AccessError, *ReplacedError, *PartitionsError, *WaitError, and what a broker refuses for good.
 func (r *Reader) ReadToEnd(ctx context.Context, apply func(Record)) error {
 	for p := range r.all {
 		p.end = -1

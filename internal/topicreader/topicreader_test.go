@@ -212,6 +212,21 @@ func TestMissingTopics(t *testing.T) {
 	}
 }
 
+func TestPartitionsThatAreAdded(t *testing.T) {
+	c := fake(t, kfake.NumBrokers(1), kfake.SeedTopics(2, "a"))
+	cl := client(t, c.ListenAddrs())
+	r := New(cl, "a")
+	read(t, r)
+	if _, err := kadm.NewClient(cl).CreatePartitions(t.Context(), 3, "a"); err != nil {
+		t.Fatal(err)
+	}
+	r.Forget()
+	var grown *PartitionsError
+	if err := r.ReadToEnd(t.Context(), func(Record) {}); !errors.As(err, &grown) || *grown != (PartitionsError{Topic: "a", Had: 2, Has: 5}) {
+		t.Fatalf("%v", err)
+	}
+}
+
 func TestLogStartMoves(t *testing.T) {
 	c := fake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "a"))
 	cl := client(t, c.ListenAddrs())
