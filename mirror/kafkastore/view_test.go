@@ -153,7 +153,7 @@ func TestBatches(t *testing.T) {
 		if err := header.ReadFrom(raw); err != nil {
 			t.Fatal(err)
 		}
-		if header.FirstSequence != sequence || header.ProducerID != 99 || header.ProducerEpoch != 5 || header.Attributes != batchAttributes || int(header.NumRecords) != sizes[i] {
+		if header.FirstSequence != sequence || header.ProducerID != 99 || header.ProducerEpoch != 5 || header.Attributes != 1<<4 || int(header.NumRecords) != sizes[i] {
 			t.Errorf("batch %d: %+v", i, header)
 		}
 		sequence += header.NumRecords
