@@ -120,6 +120,7 @@ statemachine/storetest checks it.
 	internal/batch              pure   the bytes of record batches
 	internal/partition          pure   the core of one partition: Step(event) → effects
 	internal/closest            pure   the name that a mistyped one was meant to be
+	internal/secret             pure   which settings are secret, and references to secrets kept elsewhere
 	internal/topicreader               compacted topics read to their end
 	internal/kafkaconfig               Kafka's property names for connections and security
 	internal/kafkatest                 real Apache Kafka for tests

@@ -298,11 +298,10 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 
 // checkSettings checks settings that are to be stored, and returns them under their own names.
 func (a *Admin) checkSettings(s Settings) (Settings, error) {
-	named, err := s.Canonical()
-	if err := errors.Join(err, s.Check(MirrorSetting), s.CheckStored()); err != nil {
+	if err := joinFaults(append(s.faults(MirrorSetting), s.storedFaults()...)); err != nil {
 		return nil, a.failed(InvalidConfig, "", err, "nothing has changed")
 	}
-	return named, nil
+	return s.Canonical()
 }
 
 // altered are settings with some set and some unset, under their own names.
@@ -384,7 +383,7 @@ func (a *Admin) List(ctx context.Context, o ListOptions) ([]ListedMirror, error)
 	}
 	listed := make([]ListedMirror, 0, len(s.Mirrors))
 	for _, m := range s.Mirrors {
-		l := ListedMirror{Name: m.Name, SourceBootstrap: m.Settings[bootstrapSetting], SourceClusterID: m.SourceClusterID}
+		l := ListedMirror{Name: m.Name, SourceBootstrap: m.Settings.shown(bootstrapSetting), SourceClusterID: m.SourceClusterID}
 		if o.TopicNames {
 			l.TopicNames = []string{}
 		}

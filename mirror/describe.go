@@ -101,7 +101,7 @@ func (a *Admin) Describe(ctx context.Context) (Description, error) {
 	d := Description{Mirror: a.cfg.Mirror, Taken: c.begun, Created: entry.Created, deaf: c.deaf != nil, Notes: slices.Clone(c.notes)}
 	if d.Clusters, err = c.find(&c.known); err != nil {
 		d.Notes = append(d.Notes, err.(*Error).Message) // to be looked at is no verb, so it is not refused
-		d.Clusters = Clusters{SourceID: entry.SourceClusterID, SourceBootstrap: c.settings[bootstrapSetting], DestinationID: c.destinationID, DestinationBootstrap: a.cfg.DestinationBootstrap}
+		d.Clusters = Clusters{SourceID: entry.SourceClusterID, SourceBootstrap: c.settings.shown(bootstrapSetting), DestinationID: c.destinationID, DestinationBootstrap: a.cfg.DestinationBootstrap}
 	}
 	topics := map[string]Topic{}
 	for _, name := range c.members(&c.known, nil) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/clustermirror/clustermirror/internal/secret"
 )
 
 // Settings are a mirror's or a node's configuration by Kafka's names (spec §7): "bootstrap.servers", "mirror.topics.include" … What is absent has its default.
@@ -117,7 +119,8 @@ func ReconnectNeeded(old, new Settings) bool {
 // hiddenValue is printed instead of a secret, as Kafka does.
 const hiddenValue = "[hidden]"
 
-// String lists the settings by name, secrets hidden. A setting that is not known is hidden when its name looks like a secret's: it may be a mistyped one.
+// String lists the settings by name, secrets hidden. A setting that is not known is hidden when its name looks like a secret's: it may be a mistyped one. An address that may have
+// a user in it is hidden too; Check refuses it.
 func (s Settings) String() string {
 	var b strings.Builder
 	for i, name := range slices.Sorted(maps.Keys(s)) {
@@ -142,21 +145,14 @@ func (s Settings) LogValue() slog.Value {
 }
 
 func (s Settings) shown(name string) string {
-	if isSecretSetting(name) {
+	d, known := lookUpSetting(name)
+	if isSecretSetting(name) || (!known || d.address) && secret.InAddress(s[name]) {
 		return hiddenValue
 	}
 	return s[name]
 }
 
 func isSecretSetting(name string) bool {
-	if d, known := lookUpSetting(name); known {
-		return d.Secret
-	}
-	lower := strings.ToLower(name)
-	return slices.ContainsFunc([]string{"sasl.", "ssl.", "security."}, func(family string) bool { return strings.HasPrefix(lower, family) }) || looksSecret(lower)
-}
-
-// looksSecret is for names of which nothing else is known, in lower case.
-func looksSecret(name string) bool {
-	return slices.ContainsFunc([]string{"password", "passwd", "secret", "jaas", "key", "passphrase", "token", "credential"}, func(w string) bool { return strings.Contains(name, w) })
+	_, known := lookUpSetting(name)
+	return secret.IsSetting(name) || !known && (secret.InFamily(name) || secret.Looks(name))
 }

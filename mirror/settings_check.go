@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/clustermirror/clustermirror/internal/closest"
+	"github.com/clustermirror/clustermirror/internal/secret"
 )
 
 // SettingError is one thing that is wrong with a setting. It is an *Error with InvalidConfig in the sense of errors.Is, and ErrPattern where a pattern is what is wrong.
@@ -39,7 +41,9 @@ func (e *SettingError) Is(target error) bool {
 
 // Check checks names and values of all settings, those of one level and of others alike when no level is given. Settings of another level are faults: MirrorSetting allows
 // connection settings too. Every fault is in the error (errors.Join of *SettingError, by name); none holds a value of a secret, or of a setting that is not known.
-func (s Settings) Check(levels ...SettingLevel) error {
+func (s Settings) Check(levels ...SettingLevel) error { return joinFaults(s.faults(levels...)) }
+
+func (s Settings) faults(levels ...SettingLevel) []*SettingError {
 	faults := s.conflicts()
 	for name, value := range s {
 		d, known := lookUpSetting(name)
@@ -56,11 +60,8 @@ func (s Settings) Check(levels ...SettingLevel) error {
 			faults = append(faults, f)
 		}
 	}
-	return joinFaults(faults)
+	return faults
 }
-
-// referencePattern is the form of Kafka's config providers (KIP-297): provider, path (optional), key.
-var referencePattern = regexp.MustCompile(`\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}`)
 
 // check checks one value; nil is fine.
 func (d setting) check(name, value string) *SettingError {
@@ -71,12 +72,15 @@ func (d setting) check(name, value string) *SettingError {
 	if !utf8.ValidString(value) {
 		return &SettingError{Setting: name, Problem: "is not UTF-8"}
 	}
+	if f := addressFault(name, value); f != nil {
+		return f
+	}
 	value = strings.TrimSpace(value)
-	if referencePattern.MatchString(value) {
+	if secret.HasReference(value) {
 		if !d.reference {
 			return &SettingError{Setting: name, Value: shown, Problem: "references ${…} are looked up in settings of connections only; write the value itself"}
 		}
-		if d.Secret || referencePattern.FindString(value) == value {
+		if d.Secret || secret.IsReference(value) {
 			return nil // what it stands for is seen when a connection is made
 		}
 	}
@@ -88,6 +92,14 @@ func (d setting) check(name, value string) *SettingError {
 		return &SettingError{Setting: name, Value: shown, Problem: problem, Err: err}
 	}
 	return nil
+}
+
+// addressFault refuses a user and a password in an address; nil is fine. Such a value is shown nowhere.
+func addressFault(name, value string) *SettingError {
+	if d, known := lookUpSetting(name); !known || !d.address || !secret.InAddress(value) {
+		return nil
+	}
+	return &SettingError{Setting: name, Value: hiddenValue, Problem: "has a '@' in it, as where a user and a password stand before a host; addresses are without them: name and password belong to " + jaasSetting}
 }
 
 // conflicts are settings that have different values under several names.
@@ -109,10 +121,12 @@ func (s Settings) conflicts() []*SettingError {
 	return faults
 }
 
+// joinFaults puts faults in order; what two checks have found is there once.
 func joinFaults(faults []*SettingError) error {
 	slices.SortFunc(faults, func(a, b *SettingError) int {
 		return cmp.Or(cmp.Compare(a.Setting, b.Setting), cmp.Compare(a.Problem, b.Problem))
 	})
+	faults = slices.CompactFunc(faults, func(a, b *SettingError) bool { return a.Setting == b.Setting && a.Problem == b.Problem })
 	errs := make([]error, len(faults))
 	for i, f := range faults {
 		errs[i] = f
@@ -134,6 +148,17 @@ func unknownSetting(name string) string {
 // closestSetting is the known name that was probably meant.
 func closestSetting(name string) string {
 	return closest.Name(name, slices.Sorted(maps.Keys(settingsByName)))
+}
+
+// urlFault checks the address of a web server. One with references in it is seen when a connection is made.
+func urlFault(value string) error {
+	if value == "" || secret.HasReference(value) {
+		return nil
+	}
+	if u, err := url.Parse(value); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return errors.New("is no https or http address")
+	}
+	return nil
 }
 
 func bootstrapFault(value string) error {

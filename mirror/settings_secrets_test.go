@@ -5,29 +5,27 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
+	"github.com/clustermirror/clustermirror/internal/secret"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-// What connects and what stores have to agree on what is secret: the packages may not share code, because this one knows no client.
-func TestSecretsAreThoseOfConnections(t *testing.T) {
+// Every secret of Kafka's is hidden and not stored, and what connects reads settings of connections only.
+func TestSecretsAreHiddenAndNotStored(t *testing.T) {
 	defined := map[string]mirror.SettingDefinition{}
 	for _, d := range mirror.SettingDefinitions() {
 		defined[d.Name] = d
-		if kafkaconfig.IsSecret(d.Name) != d.Secret {
-			t.Errorf("%s: secret is %v here", d.Name, d.Secret)
+		if d.Secret != (d.Type == "password") {
+			t.Errorf("%s is a %s, and secret is %v", d.Name, d.Type, d.Secret)
 		}
 	}
-	for _, name := range kafkaconfig.SecretNames() {
+	for _, name := range secret.Settings() {
 		s := mirror.Settings{name: "marker-of-a-secret"}
 		if strings.Contains(s.String(), "marker") {
 			t.Errorf("%s is printed: %s", name, s)
 		}
-		_, literal := kafkaconfig.HasLiteralSecret(s)
-		if err := s.CheckStored(); literal && err == nil {
-			t.Errorf("%s may be stored", name)
+		if certificates := strings.HasSuffix(name, ".certificates") || strings.HasSuffix(name, ".certificate.chain"); (s.CheckStored() == nil) != certificates {
+			t.Errorf("%s is stored: %v", name, s.CheckStored() == nil)
 		}
 	}
 	for _, name := range []string{
@@ -42,34 +40,48 @@ func TestSecretsAreThoseOfConnections(t *testing.T) {
 	}
 }
 
-func TestCheckStoredRefusesWhateverHoldsASecretForConnections(t *testing.T) {
-	modules := []string{
-		"org.apache.kafka.common.security.plain.PlainLoginModule", "org.apache.kafka.common.security.scram.ScramLoginModule",
-		"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+// An address with a user in it would be printed by every description, and stored for everybody to read.
+func TestAddressesHaveNoUsers(t *testing.T) {
+	const marker = "hunter2-marker"
+	const endpoint = "sasl.oauthbearer.token.endpoint.url"
+	for _, c := range []struct{ name, value string }{
+		{"bootstrap.servers", "u:" + marker + "@h:9092"}, {"bootstrap.servers", marker + "@h:9092"}, {"bootstrap.servers", "a:9092," + marker + "@h"}, {"bootstrap.servers", "${env:U}:" + marker + "@h:9092"},
+		{endpoint, "https://u:" + marker + "@h"}, {endpoint, "https://" + marker + "@h/token"}, {endpoint, "https://u:" + marker + "/@h"}, {endpoint, "https://${env:U}:" + marker + "@h/token"},
+		{endpoint, "https://${env:U}:${env:P}@h/token"}, {endpoint, "u:" + marker + "@h"},
+	} {
+		s := mirror.Settings{c.name: c.value}
+		for what, err := range map[string]error{"Check": s.Check(mirror.MirrorSetting), "CheckStored": s.CheckStored()} {
+			if err == nil || !strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), "'@'") || strings.Contains(err.Error(), marker) {
+				t.Errorf("%s=%s: %s: %v", c.name, c.value, what, err)
+			}
+		}
+		for _, text := range []string{s.String(), fmt.Sprintf("%+v %#v", s, s), s.LogValue().String()} {
+			if strings.Contains(text, marker) || !strings.Contains(text, "[hidden]") {
+				t.Errorf("%s=%s is printed as %s", c.name, c.value, text)
+			}
+		}
+		// What connects refuses it too, and repeats nothing.
+		all := map[string]string{"bootstrap.servers": "a:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
+			"sasl.jaas.config": `org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="c" clientSecret="${env:S}";`}
+		all[c.name] = strings.NewReplacer("${env:U}", "u", "${env:P}", "p").Replace(c.value)
+		if _, err := kafkaconfig.Parse(all); err == nil || !strings.Contains(err.Error(), c.name) || strings.Contains(err.Error(), marker) {
+			t.Errorf("%s=%s: connecting: %v", c.name, c.value, err)
+		}
 	}
-	options := [][]string{{"username", "password"}, {"username", "password", "tokenauth"}, {"clientId", "clientSecret", "scope"}}
-	values := []string{`"${env:X}"`, `'${file:/a:b}'`, `${directory:/a:b}`, `plain`, `"quoted"`, `"a\"b"`, `""`, `"${env:X}more"`, `"${vault:x}"`, `'a"b'`}
-	stored, refused := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		m := rapid.IntRange(0, 2).Draw(t, "module")
-		line := modules[m] + rapid.SampledFrom([]string{" required", " Optional", "", "\nrequired"}).Draw(t, "flag")
-		for range rapid.IntRange(0, 3).Draw(t, "options") {
-			name := rapid.SampledFrom(append(options[m], "Password")).Draw(t, "option")
-			line += fmt.Sprintf("%s%s%s%s", rapid.SampledFrom([]string{" ", "\n ", " /* x */ ", " // x\n"}).Draw(t, "gap"), name,
-				rapid.SampledFrom([]string{"=", " = ", " "}).Draw(t, "is"), rapid.SampledFrom(values).Draw(t, "value"))
+	for _, text := range []string{"ftp://h/token", "h:443", "https:///token"} {
+		if err := (mirror.Settings{endpoint: text}).Check(); err == nil {
+			t.Errorf("%s is accepted", text)
 		}
-		line += rapid.SampledFrom([]string{";", " ;", "", "; more", ";;"}).Draw(t, "end")
-		s := mirror.Settings{kafkaconfig.JAAS: line}
-		_, literal := kafkaconfig.HasLiteralSecret(s)
-		if err := s.CheckStored(); err == nil && literal {
-			t.Fatalf("%q is stored", line)
-		} else if err == nil {
-			stored++
-		} else {
-			refused++
-		}
-	})
-	if stored == 0 || refused == 0 {
-		t.Errorf("%d lines were stored, %d refused", stored, refused)
+	}
+	fine := mirror.Settings{"bootstrap.servers": "${file:/etc/me@here:b}", endpoint: "https://${env:HOST}/token", "mirror.acl.include": "TOPIC;*;*;*;User:a@b"}
+	if err := fine.Check(mirror.MirrorSetting); err != nil || strings.Contains(fine.String(), "hidden") {
+		t.Errorf("%v: %s", err, fine)
+	}
+	if err := (mirror.Settings{endpoint: "https://h/a?b=c"}).Check(mirror.MirrorSetting); err != nil {
+		t.Error(err)
+	}
+	// One of a name that nobody knows is hidden as well.
+	if s := (mirror.Settings{"registry.url": "https://u:" + marker + "@h"}); strings.Contains(fmt.Sprint(s, s.Check()), marker) {
+		t.Error(s)
 	}
 }

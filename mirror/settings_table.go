@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clustermirror/clustermirror/internal/secret"
 )
 
 // Names of settings that the code asks for.
@@ -30,9 +32,7 @@ const (
 	fetchMinBytesSetting     = "fetch.min.bytes"
 	fetchMaxBytesSetting     = "fetch.max.bytes"
 	fetchResponseMaxSetting  = "fetch.response.max.bytes"
-	jaasSetting              = "sasl.jaas.config"
-	truststoreCertsSetting   = "ssl.truststore.certificates"
-	certificateChainSetting  = "ssl.keystore.certificate.chain"
+	jaasSetting              = secret.JAAS
 	propertiesExcludeSetting = "mirror.topic.properties.exclude"
 )
 
@@ -41,6 +41,7 @@ type setting struct {
 	SettingDefinition
 	fault     func(value string) error // what is wrong with a value, nil for nothing
 	reference bool                     // a value may hold ${provider:…}, which is resolved when a connection is made
+	address   bool                     // of a host, a URL, or several of them: nobody's user or password belongs into it
 }
 
 // maxMillis is the longest time that time.Duration holds.
@@ -87,7 +88,7 @@ func text(level SettingLevel, kind, name, byDefault, valid, doc string, fault fu
 		fault = func(string) error { return nil }
 	}
 	return setting{
-		SettingDefinition: SettingDefinition{Name: name, Aliases: aliases, Level: level, Type: kind, Default: byDefault, Valid: valid, Secret: kind == "password", Doc: doc}, fault: fault,
+		SettingDefinition: SettingDefinition{Name: name, Aliases: aliases, Level: level, Type: kind, Default: byDefault, Valid: valid, Secret: secret.IsSetting(name), Doc: doc}, fault: fault,
 	}
 }
 
@@ -104,6 +105,12 @@ func connection(s setting) setting {
 	return s
 }
 
+// address makes a connection setting one that says where somebody is.
+func address(s setting) setting {
+	s.address = true
+	return connection(s)
+}
+
 // settingTable is spec §7 with the decisions, in the order in which a person would read it.
 var settingTable = []setting{
 	wholeNumber(NodeSetting, "int", statePartitionsSetting, "50", 1, math.MaxInt32, "Partitions of the topic of states. It must not change once the topic exists."),
@@ -115,7 +122,7 @@ var settingTable = []setting{
 	wholeNumber(NodeSetting, "long", retryMaxSetting, "300000", 1, maxMillis, "Longest delay between two tries, in milliseconds."),
 	wholeNumber(NodeSetting, "int", retryAttemptsSetting, "0", 0, math.MaxInt16, "How often a failed partition is tried again; 0 is without end, so that a mirror comes back by itself after a long outage."),
 
-	connection(text(ConnectionSetting, "list", "bootstrap.servers", "", "host:port, separated by commas; needed when a mirror is created", "Brokers of the source to begin with.", bootstrapFault)),
+	address(text(ConnectionSetting, "list", "bootstrap.servers", "", "host:port, separated by commas; needed when a mirror is created", "Brokers of the source to begin with.", bootstrapFault)),
 	patterns(MirrorSetting, topicsIncludeSetting, "", "Topics of the source that are found and mirrored by themselves; empty finds none. Names that begin with __ are never found.", "topics.include"),
 	patterns(MirrorSetting, topicsExcludeSetting, "__.*", "Topics that are not mirrored; it wins over the included ones, and topics being mirrored that match are stopped.", "topics.exclude"),
 	patterns(MirrorSetting, "mirror.groups.include", ".*", "Consumer groups whose offsets are synchronised; empty is all.", "groups.include"),
@@ -146,16 +153,16 @@ var settingTable = []setting{
 	connection(oneOf(ConnectionSetting, "security.protocol", "PLAINTEXT", "How brokers are spoken to.", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
 	connection(oneOf(ConnectionSetting, "sasl.mechanism", "PLAIN", "How the mirror authenticates with SASL.", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")),
 	connection(text(ConnectionSetting, "password", jaasSetting, "", "a login module, required, its options, ;", "Name and secret for SASL, as Kafka's clients write it.", nil)),
-	connection(text(ConnectionSetting, "string", "sasl.oauthbearer.token.endpoint.url", "", "a URL", "Where tokens for OAUTHBEARER are fetched.", nil)),
+	address(text(ConnectionSetting, "string", "sasl.oauthbearer.token.endpoint.url", "", "a URL", "Where tokens for OAUTHBEARER are fetched.", urlFault)),
 	connection(text(ConnectionSetting, "string", "sasl.login.callback.handler.class", "", "a class name of Kafka's own handlers", "How tokens are obtained; read for the sake of existing files.", nil)),
 	connection(oneOf(ConnectionSetting, "ssl.truststore.type", "PEM", "Form of the certificates that are trusted.", "PEM", "JKS", "PKCS12")),
 	connection(text(ConnectionSetting, "string", "ssl.truststore.location", "", "a path", "File of the certificates that are trusted.", nil)),
-	connection(text(ConnectionSetting, "password", truststoreCertsSetting, "", "PEM", "The certificates that are trusted.", nil)),
+	connection(text(ConnectionSetting, "password", "ssl.truststore.certificates", "", "PEM", "The certificates that are trusted.", nil)),
 	connection(text(ConnectionSetting, "password", "ssl.truststore.password", "", "", "Password of the file of trusted certificates.", nil)),
 	connection(oneOf(ConnectionSetting, "ssl.keystore.type", "PEM", "Form of the mirror's own key and certificates.", "PEM", "JKS", "PKCS12")),
 	connection(text(ConnectionSetting, "string", "ssl.keystore.location", "", "a path", "File of the mirror's own key and certificates.", nil)),
 	connection(text(ConnectionSetting, "password", "ssl.keystore.key", "", "PEM", "The mirror's own key.", nil)),
-	connection(text(ConnectionSetting, "password", certificateChainSetting, "", "PEM", "The mirror's own certificates.", nil)),
+	connection(text(ConnectionSetting, "password", "ssl.keystore.certificate.chain", "", "PEM", "The mirror's own certificates.", nil)),
 	connection(text(ConnectionSetting, "password", "ssl.keystore.password", "", "", "Password of the file of the mirror's own key.", nil)),
 	connection(text(ConnectionSetting, "password", "ssl.key.password", "", "", "Password of the mirror's own key.", nil)),
 	connection(text(ConnectionSetting, "string", "ssl.endpoint.identification.algorithm", "https", "https; empty does not check host names", "How a broker's certificate is checked against its name.",

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/clustermirror/clustermirror/internal/secret"
 )
 
 const (
@@ -33,8 +35,8 @@ type tokenEndpoint struct {
 
 func newTokenEndpoint(address string) (*tokenEndpoint, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-		return nil, &Error{Setting: TokenEndpoint, Problem: "is not an https or http address without a user in it", Advice: "write https://host/path"}
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || secret.InAddress(address) {
+		return nil, &Error{Setting: TokenEndpoint, Problem: "is not an https or http address without a user in it", Advice: "write https://host/path, and %40 for a '@' that is meant"}
 	}
 	return &tokenEndpoint{
 		address: address, host: u.Host, turn: make(chan struct{}, 1),

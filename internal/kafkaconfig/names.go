@@ -1,10 +1,12 @@
 package kafkaconfig
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/clustermirror/clustermirror/internal/closest"
+	"github.com/clustermirror/clustermirror/internal/secret"
 )
 
 // Names of the settings that Parse knows.
@@ -18,7 +20,7 @@ const (
 	SecurityProtocol = "security.protocol"
 
 	Mechanism       = "sasl.mechanism"
-	JAAS            = "sasl.jaas.config"
+	JAAS            = secret.JAAS
 	TokenEndpoint   = "sasl.oauthbearer.token.endpoint.url"
 	CallbackHandler = "sasl.login.callback.handler.class"
 
@@ -73,55 +75,23 @@ var javaOnly = map[string]string{
 	"ssl.allow.san.changes":                "it is a setting of brokers",
 }
 
-// secrets are the settings whose values are never printed: those that Kafka gives the type PASSWORD.
-var secrets = []string{
-	JAAS, TruststoreCertificates, TruststorePassword, KeystoreKey, KeystoreChain, KeystorePassword, KeyPassword,
-	"sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.assertion.private.key.passphrase",
-}
-
-// SecretNames lists the settings whose values must never be printed, sorted.
-func SecretNames() []string { return slices.Sorted(slices.Values(secrets)) }
-
-// IsSecret says whether the value of a setting must never be printed. An unknown name of the sasl. and ssl. families counts as secret: it may be a mistyped one.
-func IsSecret(name string) bool {
-	return slices.Contains(secrets, name) || inFamily(name) && !slices.Contains(known, name)
-}
-
 // HasLiteralSecret says whether a secret stands in the settings themselves instead of a reference to where it is kept, and the first name, in sorted order, of one that holds it.
 // What is stored of a mirror may hold references only. Certificates are not secret in this sense, nor are the options of a login that name a user.
 func HasLiteralSecret(settings map[string]string) (name string, ok bool) {
-	for _, name := range SecretNames() {
-		value := settings[name]
-		if strings.TrimSpace(value) == "" || isReference(value) || name == TruststoreCertificates || name == KeystoreChain {
-			continue
-		}
-		if name != JAAS || hasLiteralSecretInLogin(value) {
-			return name, true
-		}
-	}
-	// A mistyped name may hold what its owner takes for a secret.
-	for _, name := range unknownOf(settings) {
-		if value := settings[name]; value != "" && !isReference(value) && looksSecret(name) {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		mistyped := secret.InFamily(name) && !slices.Contains(known, name) && secret.Looks(name) // it may hold what its owner takes for a secret
+		if (secret.IsSetting(name) || mistyped) && secret.IsLiteral(name, settings[name]) {
 			return name, true
 		}
 	}
 	return "", false
 }
 
-// looksSecret is for names that are not known.
-func looksSecret(name string) bool {
-	return slices.ContainsFunc([]string{"password", "secret", "jaas", "key", "passphrase", "token"}, func(w string) bool { return strings.Contains(name, w) })
-}
-
-func inFamily(name string) bool {
-	return strings.HasPrefix(name, "sasl.") || strings.HasPrefix(name, "ssl.") || strings.HasPrefix(name, "security.")
-}
-
 // unknownOf lists the names of the security families that Parse does not know, sorted.
 func unknownOf(settings map[string]string) []string {
 	var names []string
 	for name := range settings {
-		if inFamily(name) && !slices.Contains(known, name) {
+		if secret.InFamily(name) && !slices.Contains(known, name) {
 			names = append(names, name)
 		}
 	}
@@ -136,5 +106,5 @@ func refuse(name string) *Error {
 			return &Error{Setting: name, Problem: "is not supported", Advice: "leave it out: " + why}
 		}
 	}
-	return &Error{Setting: name, Problem: "is not known", Advice: "the closest known name is " + closest.Name(name, slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !inFamily(k) })) + "; leave it out if that is not what is meant"}
+	return &Error{Setting: name, Problem: "is not known", Advice: "the closest known name is " + closest.Name(name, slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !secret.InFamily(k) })) + "; leave it out if that is not what is meant"}
 }

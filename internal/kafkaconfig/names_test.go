@@ -1,7 +1,6 @@
 package kafkaconfig
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -30,25 +29,6 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 	}
 	if _, err := Parse(map[string]string{Bootstrap: "a:1", "fetch.max.bytes": "7", "mirror.topics.include": "x", "socket.timeout.ms": "1"}); err != nil {
 		t.Errorf("settings of others: %v", err)
-	}
-}
-
-func TestSecretNames(t *testing.T) {
-	if !slices.IsSorted(SecretNames()) || len(SecretNames()) < 7 {
-		t.Error(SecretNames())
-	}
-	for _, name := range SecretNames() {
-		if !IsSecret(name) {
-			t.Errorf("%s is not secret", name)
-		}
-	}
-	for name, want := range map[string]bool{
-		"sasl.jaas.config": true, "sasl.jass.config": true, "ssl.key.password": true, "sasl.mechanism": false,
-		"ssl.keystore.location": false, "bootstrap.servers": false, "mirror.name": false,
-	} {
-		if IsSecret(name) != want {
-			t.Errorf("%s: secret %v", name, !want)
-		}
 	}
 }
 

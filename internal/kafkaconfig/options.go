@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/clustermirror/clustermirror/internal/secret"
 )
 
 // Connection says how a client reaches a cluster and shows who it is. Printing it shows no secret: there is none in it, only functions that read them.
@@ -32,7 +34,7 @@ func Parse(settings map[string]string) (Connection, error) {
 	}
 	values := map[string]string{}
 	for _, name := range known {
-		if IsSecret(name) {
+		if secret.IsSetting(name) {
 			continue
 		}
 		v, err := resolve(name, settings[name])
@@ -104,6 +106,9 @@ func seeds(list string) ([]string, error) {
 	for _, s := range strings.Split(list, ",") {
 		if s = strings.TrimSpace(s); s == "" {
 			continue
+		}
+		if secret.InAddress(s) {
+			return nil, &Error{Setting: Bootstrap, Problem: fmt.Sprintf("address %d of the list has a '@'", len(out)+1), Advice: "write host:port alone; user and password belong to " + JAAS}
 		}
 		host, port, err := net.SplitHostPort(s)
 		n, notNumber := strconv.ParseUint(port, 10, 16)

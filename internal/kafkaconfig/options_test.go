@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/clustermirror/clustermirror/internal/secret"
 )
 
 func TestParse(t *testing.T) {
@@ -141,7 +143,7 @@ func TestNoSecretIsEverSaid(t *testing.T) {
 		check(map[string]string{Bootstrap: "a:1", SecurityProtocol: "SASL_PLAINTEXT", "sasl.jass.config": j})
 	}
 	for _, s := range secretsIn {
-		for _, name := range append(SecretNames(), "ssl.key.passwrd", "ssl.keystore.pasword", "security.secret") {
+		for _, name := range append(secret.Settings(), "ssl.key.passwrd", "ssl.keystore.pasword", "security.secret") {
 			check(map[string]string{Bootstrap: "a:1", SecurityProtocol: "SSL", name: s})
 		}
 		check(map[string]string{Bootstrap: "a:1", SecurityProtocol: "SSL", KeystoreChain: s, KeystoreKey: s, KeyPassword: s, TruststoreCertificates: s})

@@ -6,40 +6,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-)
 
-// referencePattern is the form of Kafka's config providers: provider, path (optional), key.
-var referencePattern = regexp.MustCompile(`\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}`)
+	"github.com/clustermirror/clustermirror/internal/secret"
+)
 
 // maxFile bounds what is read of a file: secrets, certificates and properties are small.
 const maxFile = 1 << 20
 
-// isReference says whether value is one reference and nothing else.
-func isReference(value string) bool {
-	value = strings.TrimSpace(value)
-	return value != "" && referencePattern.FindString(value) == value
-}
-
 // resolve replaces the references in a value. where is the setting, with the option of a login where that helps.
 func resolve(where, value string) (string, error) {
-	if !strings.Contains(value, "${") {
-		return value, nil
-	}
-	if isReference(value) {
-		value = strings.TrimSpace(value)
-	}
-	var failed error
-	out := referencePattern.ReplaceAllStringFunc(value, func(r string) string {
-		part := referencePattern.FindStringSubmatch(r)
-		v, err := look(where, part[1], part[2], part[3])
-		if err != nil && failed == nil {
-			failed = err
-		}
-		return v
-	})
-	return out, failed
+	return secret.Replace(value, func(provider, path, key string) (string, error) { return look(where, provider, path, key) })
 }
 
 // look reads what one reference names.

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/clustermirror/clustermirror/internal/secret"
 )
 
 // moduleOf is the login module that a mechanism needs.
@@ -87,7 +89,7 @@ func newSASL(get func(string) string, jaas string) (sasl.Mechanism, []error) {
 	switch {
 	case strings.TrimSpace(jaas) == "":
 		errs = append(errs, &Error{Setting: JAAS, Problem: "is not set", Advice: fmt.Sprintf("set it to: %s required … ;", moduleOf[s.mechanism])})
-	case !isReference(jaas): // a reference is read when a connection authenticates
+	case !secret.IsReference(jaas): // a reference is read when a connection authenticates
 		if _, err := s.read(jaas); err != nil {
 			errs = append(errs, err)
 		}
@@ -110,21 +112,21 @@ func newSASL(get func(string) string, jaas string) (sasl.Mechanism, []error) {
 }
 
 // read parses a JAAS line and checks that it fits the mechanism.
-func (s *saslLogin) read(jaas string) (login, *Error) {
+func (s *saslLogin) read(jaas string) (secret.Login, *Error) {
 	l, err := parseLogin(jaas)
 	if err != nil {
-		return login{}, err
+		return secret.Login{}, err
 	}
-	wrong := func(advice, format string, args ...any) (login, *Error) {
-		return login{}, &Error{Setting: JAAS, Problem: fmt.Sprintf(format, args...), Advice: advice}
+	wrong := func(advice, format string, args ...any) (secret.Login, *Error) {
+		return secret.Login{}, &Error{Setting: JAAS, Problem: fmt.Sprintf(format, args...), Advice: advice}
 	}
 	want := moduleOf[s.mechanism]
-	if l.module != want {
+	if l.Module != want {
 		return wrong("use "+want+", or correct "+Mechanism, "the login module does not fit the mechanism %s", s.mechanism)
 	}
 	have := optionsOf(want)
 	short := want[strings.LastIndexByte(want, '.')+1:]
-	for name := range l.options {
+	for name := range l.Options {
 		if !slices.ContainsFunc(have, func(k string) bool { return isOption(k, name) }) {
 			// The name is not repeated: after a stray quote it may be the piece of a password.
 			return wrong("check quotes and spelling", "it has an option that is not one of %s's here: %s", short, strings.Join(have, ", "))
@@ -138,12 +140,12 @@ func (s *saslLogin) read(jaas string) (login, *Error) {
 		need = []string{"clientId", "clientSecret"}
 	}
 	for _, name := range need {
-		if l.options[name] == "" {
+		if l.Options[name] == "" {
 			return wrong("set it", "the option %s is not set", name)
 		}
 	}
 	if want == oauthModule {
-		for name := range l.options {
+		for name := range l.Options {
 			unsecured := strings.HasPrefix(name, "unsecuredLogin")
 			if unsecured && s.endpoint != nil {
 				return wrong("leave these options out, or "+TokenEndpoint, "options for unsecured tokens and a token endpoint are both set")
@@ -153,7 +155,7 @@ func (s *saslLogin) read(jaas string) (login, *Error) {
 			}
 		}
 		if s.endpoint == nil {
-			if _, err := unsecuredClaims(l.options); err != nil && !hasReferences(l.options) {
+			if _, err := unsecuredClaims(l.Options); err != nil && !hasReferences(l.Options) {
 				return wrong("see Kafka's documentation of unsecured OAUTHBEARER tokens", "%v", err)
 			}
 		}
@@ -163,7 +165,7 @@ func (s *saslLogin) read(jaas string) (login, *Error) {
 
 func hasReferences(options map[string]string) bool {
 	for _, v := range options {
-		if referencePattern.MatchString(v) {
+		if secret.HasReference(v) {
 			return true
 		}
 	}
@@ -173,7 +175,7 @@ func hasReferences(options map[string]string) bool {
 // options are the options of the login, with what the references say at this moment.
 func (s *saslLogin) options() (map[string]string, error) {
 	jaas := s.jaas
-	if isReference(jaas) {
+	if secret.IsReference(jaas) {
 		var err error
 		if jaas, err = resolve(JAAS, jaas); err != nil {
 			return nil, err
@@ -184,8 +186,8 @@ func (s *saslLogin) options() (map[string]string, error) {
 		return nil, e
 	}
 	out := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(l.options)) {
-		v, err := resolve(JAAS+", option "+name, l.options[name])
+	for _, name := range slices.Sorted(maps.Keys(l.Options)) {
+		v, err := resolve(JAAS+", option "+name, l.Options[name])
 		if err != nil {
 			return nil, err
 		}

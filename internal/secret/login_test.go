@@ -1,9 +1,16 @@
-package kafkaconfig
+package secret
 
 import (
 	"maps"
 	"strings"
 	"testing"
+)
+
+// The login modules of Kafka's clients.
+const (
+	plainModule = "org.apache.kafka.common.security.plain.PlainLoginModule"
+	scramModule = "org.apache.kafka.common.security.scram.ScramLoginModule"
+	oauthModule = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 )
 
 func TestParseLogin(t *testing.T) {
@@ -22,9 +29,9 @@ func TestParseLogin(t *testing.T) {
 		{plainModule + ` required password="/* no comment */ // nor this";`, plainModule, map[string]string{"password": "/* no comment */ // nor this"}},
 		{"/* π */" + oauthModule + ` required;`, oauthModule, map[string]string{}},
 	} {
-		l, err := parseLogin(c.text)
-		if err != nil || l.module != c.module || !maps.Equal(l.options, c.options) {
-			t.Errorf("%s\ngave %q, %q, %v", c.text, l.module, l.options, err)
+		l, err := ParseLogin(c.text)
+		if err != nil || l.Module != c.module || !maps.Equal(l.Options, c.options) {
+			t.Errorf("%s\ngave %q, %q, %v", c.text, l.Module, l.Options, err)
 		}
 	}
 }
@@ -48,7 +55,7 @@ func TestParseLoginSaysWhere(t *testing.T) {
 		{p + ` required /* x`, "a comment is not closed"},
 		{p + ` required a="\`, "a quote is not closed"},
 	} {
-		_, err := parseLogin(c.text)
+		_, err := ParseLogin(c.text)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s\ngave %v, not %q", c.text, err, c.says)
 		}
@@ -59,22 +66,22 @@ func FuzzParseLogin(f *testing.F) {
 	f.Add(plainModule + ` required username="alice" password="x\"y";`)
 	f.Add("/*x*/ a b c='\\377';")
 	f.Fuzz(func(t *testing.T, text string) {
-		l, err := parseLogin(text)
+		l, err := ParseLogin(text)
 		if err != nil {
 			return
 		}
 		// Written again, with quotes, it reads the same.
 		var b strings.Builder
-		b.WriteString(l.module + " required")
-		for name, value := range l.options {
+		b.WriteString(l.Module + " required")
+		for name, value := range l.Options {
 			if strings.ContainsAny(value, "\n\r") {
 				return
 			}
 			b.WriteString(" " + name + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`)
 		}
-		again, err := parseLogin(b.String() + ";")
-		if err != nil || !maps.Equal(again.options, l.options) {
-			t.Errorf("%q became %q: %v", l.options, again.options, err)
+		again, err := ParseLogin(b.String() + ";")
+		if err != nil || !maps.Equal(again.Options, l.Options) {
+			t.Errorf("%q became %q: %v", l.Options, again.Options, err)
 		}
 	})
 }
