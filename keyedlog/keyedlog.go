@@ -43,7 +43,8 @@ type Change struct {
 	Release bool
 }
 
-// View is all records at one moment. It is valid during the call that it is handed to, and what it returns must not be changed. Not safe for concurrent use.
+// View is all records at one moment, but for what sessions write to keys that they have already while it is read: of two such updates it may show the later one without the
+// earlier one. Each update is shown whole or not at all. It is valid during the call that it is handed to, and what it returns must not be changed. Not safe for concurrent use.
 type View interface {
 	// Get returns a key's record; false: it was never written, or taken out.
 	Get(key []byte) (Record, bool)
@@ -51,25 +52,30 @@ type View interface {
 	Each(prefix []byte, f func(Record) error) error
 	// Session is the number of a writer's newest session, 0 if it was never opened.
 	Session(writer string) int64
-	// Version grows with every change, by whatever process, and never falls. The same records may have several versions in a row.
+	// Version grows with every change, by whatever process, and never falls. The same records may have several versions in a row. In Session.Update it may be that of an
+	// earlier moment, which other records have too: only Views of Read and of Log.Update that have one version have the same records.
 	Version() int64
 }
 
-// Log is a keyed log. Safe for concurrent use, by several processes too. Every call ends with its context. Nothing is kept of slices that are passed in.
+// Log is a keyed log. Safe for concurrent use, by several processes too. Every call ends with its context, also while another one's callback runs; its own callback it waits
+// for. Nothing is kept of slices that are passed in.
 type Log interface {
 	// Open begins a session under a writer's name ("" is an error) and fences every earlier one of that name, in whatever process. It returns when the earlier ones
 	// can write nothing any more and all that they wrote is seen. Numbers of sessions grow for each writer.
 	Open(ctx context.Context, writer string) (Session, error)
-	// Update reads the newest records, lets decide choose changes, and writes them in one atomic step, but only if nothing was written in between by anybody; else it begins anew,
-	// until the context ends. decide must depend on its View only and must not call the Log; an error of it is returned as it is, and nothing is written. No changes: nothing is
-	// written. Keys that have an owner cannot be changed (ErrOwned). When Update returns nil the changes survive a crash. ErrOutcomeUnknown is possible.
+	// Update reads the newest records, lets decide choose changes, and writes them in one atomic step, but only if nothing was written in between by another Update of a Log,
+	// by Open, or by a session to a key that it had not written itself before; else it begins anew, until the context ends. What a session writes meanwhile to keys that it
+	// has already may count as written after the Update, whatever decide has seen of it. decide must depend on its View only and must not call the Log; an error of it is
+	// returned as it is, and nothing is written. No changes: nothing is written. Keys that have an owner cannot be changed (ErrOwned). When Update returns nil the changes
+	// survive a crash. ErrOutcomeUnknown is possible.
 	Update(ctx context.Context, decide func(View) ([]Change, error)) error
 	// Read shows the records as they are at some moment after the call began. An error of read is returned as it is. read must not call the Log either.
 	Read(ctx context.Context, read func(View) error) error
 	// Changed returns a channel that is closed after the next change that Log.Update made, by whatever process, within about a second. Take it before Read, so that no change is
-	// missed. It may close without a change too.
+	// missed. It may close without a change too. A Log that knows what records mean may leave out those that change all the time: states and last mirror epochs (record types 1
+	// and 2) and reports (types 75 and 76). After Close nothing closes it, so whoever waits for it waits for something else too.
 	Changed() <-chan struct{}
-	// Close ends all sessions of this Log value. What is stored stays.
+	// Close ends all sessions of this Log value, and every later call says ErrClosed. What is stored stays. Closing twice is fine.
 	Close() error
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Memory is a Log in memory: for tests, harnesses and whoever accepts that a restart forgets. A callback that calls the Log waits for itself: it runs under the lock.
@@ -19,16 +20,18 @@ type Memory struct {
 
 // memoryRecords is what all handles share.
 type memoryRecords struct {
-	mu       sync.Mutex
+	turn     chan struct{} // full while a call runs; guards what follows
 	records  map[string]Record
 	sessions map[string]int64 // writer → number of its newest session
 	version  int64
-	changed  chan struct{}
+
+	mu      sync.Mutex // held for moments
+	waiting map[*Memory]chan struct{}
 }
 
 // NewMemory returns an empty Log.
 func NewMemory() *Memory {
-	return &Memory{memoryRecords: &memoryRecords{records: make(map[string]Record), sessions: make(map[string]int64), changed: make(chan struct{})}}
+	return &Memory{memoryRecords: &memoryRecords{turn: make(chan struct{}, 1), records: make(map[string]Record), sessions: make(map[string]int64), waiting: make(map[*Memory]chan struct{})}}
 }
 
 // Again returns another handle on the same records, as another process has it: Close of one leaves the other alone. Close may come first; that is how a test restarts a process.
@@ -36,16 +39,24 @@ func (m *Memory) Again() *Memory { return &Memory{memoryRecords: m.memoryRecords
 
 // lock takes the lock for one call. Without an error the caller unlocks.
 func (m *Memory) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	m.mu.Lock()
-	err := ctx.Err()
-	if err == nil && m.closed {
-		err = fmt.Errorf("%w: the log in memory; open it again", ErrClosed)
+	defer m.mu.Unlock()
+	if m.closed {
+		m.unlock()
+		return fmt.Errorf("%w: the log in memory; open it again", ErrClosed)
 	}
-	if err != nil {
-		m.mu.Unlock()
-	}
-	return err
+	return nil
 }
+
+func (r *memoryRecords) unlock() { <-r.turn }
 
 // Open: see Log.
 func (m *Memory) Open(ctx context.Context, writer string) (Session, error) {
@@ -55,7 +66,7 @@ func (m *Memory) Open(ctx context.Context, writer string) (Session, error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer m.mu.Unlock()
+	defer m.unlock()
 	m.sessions[writer]++
 	return &memorySession{log: m, writer: writer, number: m.sessions[writer]}, nil
 }
@@ -65,11 +76,15 @@ func (m *Memory) Update(ctx context.Context, decide func(View) ([]Change, error)
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
-	defer m.mu.Unlock()
+	defer m.unlock()
 	wrote, err := m.update("", 0, nil, decide)
 	if wrote {
-		close(m.changed)
-		m.changed = make(chan struct{})
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, changed := range m.waiting {
+			close(changed)
+		}
+		clear(m.waiting)
 	}
 	return err
 }
@@ -79,7 +94,7 @@ func (m *Memory) Read(ctx context.Context, read func(View) error) error {
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
-	defer m.mu.Unlock()
+	defer m.unlock()
 	return read(memoryView{m.memoryRecords})
 }
 
@@ -87,7 +102,14 @@ func (m *Memory) Read(ctx context.Context, read func(View) error) error {
 func (m *Memory) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.changed
+	changed := m.waiting[m]
+	if changed == nil {
+		changed = make(chan struct{})
+		if !m.closed {
+			m.waiting[m] = changed
+		}
+	}
+	return changed
 }
 
 // Close: see Log.
@@ -95,6 +117,7 @@ func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
+	delete(m.waiting, m)
 	return nil
 }
 
@@ -129,7 +152,7 @@ type memorySession struct {
 	log    *Memory
 	writer string
 	number int64
-	closed bool // guarded by log.mu
+	closed atomic.Bool
 }
 
 func (s *memorySession) Number() int64 { return s.number }
@@ -139,8 +162,8 @@ func (s *memorySession) lock(ctx context.Context) error {
 	if err := s.log.lock(ctx); err != nil {
 		return err
 	}
-	if s.closed {
-		s.log.mu.Unlock()
+	if s.closed.Load() {
+		s.log.unlock()
 		return fmt.Errorf("%w: session %d of %q; open another one", ErrClosed, s.number, s.writer)
 	}
 	return nil
@@ -158,7 +181,7 @@ func (s *memorySession) Update(ctx context.Context, keys [][]byte, decide func(V
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
-	defer s.log.mu.Unlock()
+	defer s.log.unlock()
 	if err := s.fenced(); err != nil {
 		return err
 	}
@@ -173,7 +196,7 @@ func (s *memorySession) Check(ctx context.Context) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
-	defer s.log.mu.Unlock()
+	defer s.log.unlock()
 	return s.fenced()
 }
 
@@ -181,14 +204,12 @@ func (s *memorySession) Read(ctx context.Context, read func(View) error) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
-	defer s.log.mu.Unlock()
+	defer s.log.unlock()
 	return read(memoryView{s.log.memoryRecords})
 }
 
 func (s *memorySession) Close() error {
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	s.closed = true
+	s.closed.Store(true)
 	return nil
 }
 

@@ -119,6 +119,7 @@ func rules() []rule {
 		{name: "InterferenceBeginsAnew", check: interferenceBeginsAnew},
 		{name: "InterferenceEndsWithTheContext", check: interferenceEndsWithTheContext},
 		{name: "DecisionsAreSerial", check: decisionsAreSerial},
+		{name: "OwnKeysMayMoveMeanwhile", check: ownKeysMayMoveMeanwhile},
 		{name: "OwnedMeanwhileIsRefused", check: ownedMeanwhileIsRefused},
 		{name: "RacingUpdatesAllCount", check: racingUpdatesAllCount},
 		{name: "RacingSessionsAllCount", check: racingSessionsAllCount},
@@ -130,6 +131,8 @@ func rules() []rule {
 		{name: "EachIsInOrderOfKey", check: eachIsInOrderOfKey},
 		{name: "VersionGrows", check: versionGrows},
 		{name: "ChangedClosesAcrossHandles", check: changedClosesAcrossHandles},
+
+		{name: "ChangedStaysOpenAfterClose", check: changedStaysOpenAfterClose, again: true},
 
 		{name: "EndedContextDoesNothing", check: endedContextDoesNothing},
 		{name: "CancelledWhileDecidingIsAllOrNothing", check: cancelledWhileDecidingIsAllOrNothing},

@@ -23,7 +23,7 @@ type disk struct {
 	records  map[string]keyedlog.Record
 	sessions map[string]int64
 	version  int64
-	changed  chan struct{}
+	waiting  map[*log]chan struct{}
 	applied  int
 
 	reads      chan struct{} // somebody has read, for who waits
@@ -32,7 +32,7 @@ type disk struct {
 }
 
 func newDisk() *disk {
-	return &disk{records: map[string]keyedlog.Record{}, sessions: map[string]int64{}, changed: make(chan struct{}), reads: make(chan struct{}),
+	return &disk{records: map[string]keyedlog.Record{}, sessions: map[string]int64{}, waiting: map[*log]chan struct{}{}, reads: make(chan struct{}),
 		died: make(chan struct{}), torn: make(chan struct{})}
 }
 
@@ -42,12 +42,11 @@ type log struct {
 	fault  string
 	closed bool
 
-	cache   view          // for faults of what is not fresh
-	changes chan struct{} // for "changed closes at home only"
+	cache view // for faults of what is not fresh
 }
 
 func newLog(d *disk, fault string) *log {
-	l := &log{disk: d, fault: fault, changes: make(chan struct{})}
+	l := &log{disk: d, fault: fault}
 	l.cache = l.snapshot()
 	return l
 }
@@ -273,10 +272,12 @@ func (l *log) apply(ctx context.Context, s *session, changes []keyedlog.Change) 
 	}
 	l.disk.version++
 	if s == nil && !l.is("changed never closes") {
-		close(l.changed)
-		l.changed = make(chan struct{})
-		close(l.changes)
-		l.changes = make(chan struct{})
+		for who, changed := range l.waiting {
+			if who == l || !l.is("changed closes at home only") {
+				close(changed)
+				delete(l.waiting, who)
+			}
+		}
 	}
 	return nil
 }
@@ -340,16 +341,26 @@ func (l *log) read(ctx context.Context, s *session, read func(keyedlog.View) err
 func (l *log) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.is("changed closes at home only") {
-		return l.changes
+	changed := l.waiting[l]
+	if changed == nil {
+		changed = make(chan struct{})
+		switch {
+		case !l.closed || l.is("changed closes after the log"):
+			l.waiting[l] = changed
+		case l.is("changed closes with the log"):
+			close(changed)
+		}
 	}
-	return l.changed
+	return changed
 }
 
 func (l *log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
+	if !l.is("changed closes after the log") {
+		delete(l.waiting, l)
+	}
 	switch l.fault {
 	case "close forgets":
 		clear(l.records)
@@ -490,7 +501,7 @@ func (l *log) crashed() *log {
 		next = newDisk()
 		next.records, next.sessions, next.version = l.records, maps.Clone(l.sessions), l.disk.version
 	}
-	return &log{disk: next, fault: l.fault, changes: make(chan struct{})}
+	return &log{disk: next, fault: l.fault}
 }
 
 func open(fault string, options Options) Factory {
@@ -607,6 +618,8 @@ func TestKitSaysNo(t *testing.T) {
 		{"sessions do not look again", "InterferenceBeginsAnew"},
 		{"update ignores the context", "InterferenceEndsWithTheContext"},
 		{"only the changed keys count", "DecisionsAreSerial"},
+		{"only the changed keys count", "OwnKeysMayMoveMeanwhile"},
+		{"the last one wins", "OwnKeysMayMoveMeanwhile"},
 		{"the last one wins", "OwnedMeanwhileIsRefused"},
 		{"updates get lost", "RacingUpdatesAllCount"},
 		{"updates get lost", "RacingSessionsAllCount"},
@@ -626,6 +639,8 @@ func TestKitSaysNo(t *testing.T) {
 		{"versions count records", "VersionGrows"},
 		{"changed never closes", "ChangedClosesAcrossHandles"},
 		{"changed closes at home only", "ChangedClosesAcrossHandles"},
+		{"changed closes with the log", "ChangedStaysOpenAfterClose"},
+		{"changed closes after the log", "ChangedStaysOpenAfterClose"},
 
 		{"open ignores the context", "EndedContextDoesNothing"},
 		{"update ignores the context", "EndedContextDoesNothing"},

@@ -192,3 +192,30 @@ func changedClosesAcrossHandles(s *suite) {
 		s.absent(s.log, 0)
 	}
 }
+
+// Whoever waits for a change of a closed log would spin if it were told of one again and again.
+func changedStaysOpenAfterClose(s *suite) {
+	other := s.again()
+	before := s.log.Changed()
+	if err := s.log.Close(); err != nil {
+		s.Errorf("Close: %v", err)
+	}
+	after := s.log.Changed()
+	others := other.Changed()
+	s.put(byLog(other), s.set(0, "x"))
+	select {
+	case <-others: // so would these two be
+	case <-s.ctx.Done():
+		s.Fatalf("Changed of the other handle is open after a change")
+	}
+	for when, c := range map[string]<-chan struct{}{"before": before, "after": after} {
+		select {
+		case <-c:
+			s.Errorf("a channel of a closed log, taken %s Close, was closed", when)
+		default:
+		}
+	}
+	if err := s.log.Close(); err != nil {
+		s.Errorf("a second Close: %v", err)
+	}
+}

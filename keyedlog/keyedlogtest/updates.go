@@ -207,6 +207,40 @@ func decisionsAreSerial(s *suite) {
 	}
 }
 
+// While somebody decides a session writes a key that it has, alone and beside one that it claims, and the session is opened again.
+func ownKeysMayMoveMeanwhile(s *suite) {
+	other := s.other()
+	one := s.open(other, "one")
+	const own, claimed, seen = 0, 1, 2
+	look := func(v keyedlog.View) ([]keyedlog.Change, error) {
+		return []keyedlog.Change{s.set(seen, strconv.Itoa(number(v, s.key(own))+100*int(v.Session("one"))))}, nil
+	}
+	first := int(one.Number())
+	s.put(one.Update, s.set(own, "1"))
+	for _, c := range []struct {
+		what        string
+		meanwhile   func() error
+		then        string // what is in the session's key
+		loose, want int    // what may have been seen, too, and what is
+	}{
+		{"a key that a session has was written", func() error { return s.try(one.Update, s.set(own, "2")) }, "2", 100*first + 1, 100*first + 2},
+		{"a session claimed a key", func() error { return s.try(one.Update, s.set(own, "3"), s.released(claimed, "x")) }, "3", 0, 100*first + 3},
+		{"a session was opened", func() error { _, err := other.Open(s.ctx, "one"); return err }, "3", 0, 100*(first+1) + 3},
+	} {
+		_, inside, otherErr, err := s.interrupt(byLog(s.log), nil, look, c.meanwhile)
+		if err != nil || otherErr != nil {
+			s.Fatalf("%s while a log decided: %v; %v", c.what, err, otherErr)
+		}
+		s.expect(s.log, own, c.then, "one", one.Number())
+		s.read(other, func(v keyedlog.View) error {
+			if got := number(v, s.key(seen)); inside && got != c.want && got != c.loose {
+				s.Errorf("%s while a log decided: it decided on %d, want %d", c.what, got, c.want)
+			}
+			return nil
+		})
+	}
+}
+
 // A key that gets an owner while somebody else decides is the owner's.
 func ownedMeanwhileIsRefused(s *suite) {
 	other := s.other()

@@ -18,7 +18,7 @@ func (s *Store) announce() {
 
 // wake is called with mu.
 func (s *Store) wake() {
-	if s.changed != nil {
+	if s.changed != nil && !s.closed {
 		close(s.changed)
 		s.changed = nil
 	}
@@ -28,7 +28,7 @@ func (s *Store) wake() {
 const pollEvery = 200 * time.Millisecond
 
 // Changed: see keyedlog.Log. As long as a channel is not closed the log's size is looked at five times a second. When the log cannot be read the channel is closed too, so
-// that the next Read says why; so it is by Close.
+// that the next Read says why.
 func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,6 @@ func (s *Store) Changed() <-chan struct{} {
 	}
 	changed := make(chan struct{})
 	if s.closed {
-		close(changed)
 		return changed
 	}
 	s.changed, s.since = changed, s.version
@@ -51,6 +50,8 @@ func (s *Store) poll(changed <-chan struct{}) {
 	for {
 		select {
 		case <-changed:
+			return
+		case <-s.done:
 			return
 		case <-tick.C:
 		}

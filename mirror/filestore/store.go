@@ -201,7 +201,7 @@ func (s *Store) lock(ctx context.Context) error {
 	}
 }
 
-// Close ends all sessions of this Store, and closes the channel of Changed. It waits for calls that run.
+// Close ends all sessions of this Store. It waits for calls that run.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -210,7 +210,6 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	close(s.done)
-	s.wake()
 	s.mu.Unlock()
 	s.polls.Wait()
 	s.turn <- struct{}{} // for ever
