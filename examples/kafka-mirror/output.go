@@ -96,13 +96,11 @@ func (p *program) showPlan(r mirror.Result) {
 	if p.json {
 		to = p.complaints
 	}
-	r.Clusters.DestinationBootstrap = p.place.name
 	fmt.Fprint(to, inFlags.Replace(r.String()))
 }
 
 // showResult shows what a verb did, without what its plan has shown, and returns its error.
 func (p *program) showResult(r mirror.Result, err error, planned bool) error {
-	r.Clusters.DestinationBootstrap = p.place.name
 	whole := err
 	if len(r.Topics) > 0 && err != nil {
 		whole, err = nil, &shownError{err}
@@ -161,7 +159,6 @@ type describedPartition struct {
 func (p *program) showDescriptions(all []mirror.Description) error {
 	shown := []described{}
 	for i, d := range all {
-		d.Clusters.DestinationBootstrap = p.place.name
 		if !p.json {
 			fmt.Fprint(p.out, strings.Repeat("\n", min(i, 1)), d)
 			continue

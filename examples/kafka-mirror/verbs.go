@@ -17,7 +17,7 @@ type act func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Re
 func (p *program) admin(name string) (*mirror.Admin, error) {
 	return mirror.NewAdmin(mirror.AdminConfig{
 		Mirror: name, Control: mirror.NewControl(p.place.records), States: keyedlog.NewStateStore(p.place.records), Destination: p.place.topics, OpenSource: kafkasource.Open,
-		Operator: mirror.Operator{Client: "kafka-mirror"}, Strict: true,
+		Operator: mirror.Operator{Client: "kafka-mirror"}, Strict: true, DestinationBootstrap: p.place.name,
 	})
 }
 
