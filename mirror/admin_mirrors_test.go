@@ -233,7 +233,8 @@ func TestSpec1_4Delete(t *testing.T) {
 	if r, err := a.Create(bg, Settings{bootstrapSetting: "a:9092"}, CreateOptions{}); err != nil || len(r.Notes) != 1 {
 		t.Errorf("create again: %v %v", r, err)
 	}
-	if s := mustRead(t, c); len(s.Deleted) != 0 {
+	s = mustRead(t, c)
+	if _, ok := s.DeletedMirror("m"); ok {
 		t.Errorf("still deleted: %+v", s.Deleted)
 	}
 }

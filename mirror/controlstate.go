@@ -13,9 +13,8 @@ func (s *ControlState) Mirror(name string) (entry MirrorEntry, ok bool) {
 	return MirrorEntry{}, false
 }
 
-// SetMirror adds a mirror's entry or replaces it; a mirror that is there is not deleted any more.
+// SetMirror adds a mirror's entry or replaces it. What an earlier mirror of that name has left stays noted until somebody has taken its state records out.
 func (s *ControlState) SetMirror(entry MirrorEntry) {
-	s.Deleted = slices.DeleteFunc(s.Deleted, func(d DeletedMirror) bool { return d.Name == entry.Name })
 	i, ok := s.findMirror(entry.Name)
 	if ok {
 		s.Mirrors[i] = entry
@@ -29,6 +28,9 @@ func (s *ControlState) RemoveMirror(d DeletedMirror) {
 	if i, ok := s.findMirror(d.Name); ok {
 		s.Mirrors = slices.Delete(s.Mirrors, i, i+1)
 	}
+	if earlier, ok := s.unburied(d.Name); ok {
+		d.Purge = d.Purge || earlier.Purge
+	}
 	s.Origins = slices.DeleteFunc(s.Origins, func(o TopicOrigin) bool { return o.Mirror == d.Name })
 	s.Deleted = slices.DeleteFunc(s.Deleted, func(other DeletedMirror) bool { return other.Name == d.Name })
 	s.Deleted = append(s.Deleted, d)
@@ -37,6 +39,14 @@ func (s *ControlState) RemoveMirror(d DeletedMirror) {
 
 // DeletedMirror returns when and how a mirror was deleted; ok is false when it was not, or was created again.
 func (s *ControlState) DeletedMirror(name string) (d DeletedMirror, ok bool) {
+	if _, exists := s.findMirror(name); exists {
+		return DeletedMirror{}, false
+	}
+	return s.unburied(name)
+}
+
+// unburied returns the deletion of a mirror of that name whose state records may still be there, whether or not it was created again.
+func (s *ControlState) unburied(name string) (d DeletedMirror, ok bool) {
 	i := slices.IndexFunc(s.Deleted, func(d DeletedMirror) bool { return d.Name == name })
 	if i < 0 {
 		return DeletedMirror{}, false

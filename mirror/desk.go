@@ -34,6 +34,8 @@ type desk struct {
 	question epochQuestion // that failed last
 
 	origins map[string]TopicOrigin // by topic, as PREPARING saw them
+
+	pinSource, pinDestination string // cluster ids that the mirror's settings name, "" if none
 }
 
 // epochQuestion is one question for the end of a leader epoch.
@@ -119,10 +121,11 @@ func (d *desk) forgetWho() {
 }
 
 // expect pins the source that is recorded for this mirror. "" says nothing.
-func (d *desk) expect(cluster string) {
+func (d *desk) expect(cluster string, settings Settings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cluster = cmp.Or(cluster, d.cluster)
+	d.pinSource, d.pinDestination = settings.Effective(sourceClusterIDSetting), settings.Effective(destinationClusterIDSetting)
 }
 
 // list names the source's topics, nil if it cannot be asked now.
@@ -384,18 +387,23 @@ func (d *desk) clusters(ctx context.Context) (source, own string, refusal Source
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.own = own
+	refusal.Permanent = true
+	if info.ID != "" && info.ID == own {
+		return info.ID, own, refusal, fmt.Errorf("the source is the destination itself: cluster id %s on both sides; correct the source's address", own)
+	}
+	if d.pinDestination != "" && own != d.pinDestination {
+		return info.ID, own, refusal, fmt.Errorf("destination cluster id %s: setting %s names %s; this process writes to the wrong cluster, or the setting is wrong", own, destinationClusterIDSetting, d.pinDestination)
+	}
 	known := d.cluster
 	if d.m.cfg.SourceClusterID != "" {
 		known = d.m.cfg.SourceClusterID
 	}
-	switch {
-	case info.ID != "" && info.ID == own:
-		refusal.Permanent = true
-		return info.ID, own, refusal, fmt.Errorf("the source is the destination itself: cluster id %s on both sides; correct the source's address", own)
-	case known != "" && info.ID != known:
-		refusal.Permanent = true
-		return info.ID, own, refusal, &ClusterChangedError{Want: known, Got: info.ID}
+	for _, want := range []string{d.pinSource, known} {
+		if want != "" && info.ID != want {
+			return info.ID, own, refusal, &ClusterChangedError{Want: want, Got: info.ID}
+		}
 	}
+	refusal.Permanent = false
 	d.cluster = info.ID
 	return info.ID, own, refusal, nil
 }

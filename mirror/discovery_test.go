@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,11 +124,11 @@ func (f openedFetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, er
 }
 
 // opener opens clusters by their bootstrap.servers.
-func opener(opens *int, clusters map[string]*side) func(*mirror.Config) {
+func opener(opens *atomic.Int64, clusters map[string]*side) func(*mirror.Config) {
 	return func(c *mirror.Config) {
 		c.Source = nil
 		c.OpenSource = func(_ context.Context, s mirror.Settings) (mirror.Source, error) {
-			*opens++
+			opens.Add(1)
 			if c := clusters[s["bootstrap.servers"]]; c != nil {
 				return opened{c.Cluster, c.Cluster, make(chan struct{})}, nil
 			}
@@ -139,7 +140,7 @@ func opener(opens *int, clusters map[string]*side) func(*mirror.Config) {
 func TestSpec1_5ConnectionSettingsReconnectAndOthersDoNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := three(t)
-		opens := 0
+		var opens atomic.Int64
 		m := follow(t, "m", a, b, opener(&opens, map[string]*side{"one": a, "two": a}))
 		defer m.close()
 		want(t, b, func(s *mirror.ControlState) { s.Set(mirror.TopicWish{Topic: "t", MirrorName: "m"}) })
@@ -154,14 +155,14 @@ func TestSpec1_5ConnectionSettingsReconnectAndOthersDoNot(t *testing.T) {
 		}
 		set(t, b, "bootstrap.servers", "one")
 		m.untilInStep()
-		if opens != 1 {
-			t.Errorf("%d opened", opens)
+		if opens.Load() != 1 {
+			t.Errorf("%d opened", opens.Load())
 		}
 		set(t, b, "mirror.topics.include", "nothing")
 		set(t, b, "mirror.groups.exclude", "x")
 		time.Sleep(5 * time.Minute)
-		if opens != 1 {
-			t.Errorf("%d opened: a filter reconnects", opens)
+		if opens.Load() != 1 {
+			t.Errorf("%d opened: a filter reconnects", opens.Load())
 		}
 		set(t, b, "bootstrap.servers", "nowhere")
 		m.until("the reason is shown", func(s mirror.Status) bool { return one(s, "t", 0).Reason != "" || m.Snapshot().SourceError != "" })
@@ -176,7 +177,7 @@ func TestF33TheAddressIsAlteredToAnotherCluster(t *testing.T) {
 		a, b, c := three(t)
 		c.local("t", 1)
 		c.fill("t", 0, 30)
-		opens := 0
+		var opens atomic.Int64
 		m := follow(t, "m", a, b, opener(&opens, map[string]*side{"one": a, "other": c}))
 		set(t, b, "bootstrap.servers", "one")
 		want(t, b, func(s *mirror.ControlState) { s.Set(mirror.TopicWish{Topic: "t", MirrorName: "m"}) })
@@ -215,7 +216,7 @@ func TestSpec1_4AMirrorCreatedAgainReadsFromItsOwnSource(t *testing.T) {
 		a, b, c := three(t)
 		c.local("u", 1)
 		c.fill("u", 0, 7)
-		opens := 0
+		var opens atomic.Int64
 		m := follow(t, "m", a, b, opener(&opens, map[string]*side{"one": a, "other": c}))
 		defer m.close()
 		set(t, b, "bootstrap.servers", "one")
@@ -261,11 +262,11 @@ func TestSpec1_4AMirrorCreatedAgainReadsFromItsOwnSource(t *testing.T) {
 // closedControl is a Control whose storage was closed: it answers with an error at once, and says all the time that something has changed.
 type closedControl struct {
 	mirror.Control
-	reads *int
+	reads *atomic.Int64
 }
 
 func (c closedControl) Read(context.Context) (mirror.ControlState, error) {
-	*c.reads++
+	c.reads.Add(1)
 	return mirror.ControlState{}, errors.New("closed")
 }
 
@@ -278,12 +279,12 @@ func (c closedControl) Changed() <-chan struct{} {
 func TestAControlThatFailsAtOnceIsNotAskedWithoutAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := three(t)
-		reads := 0
+		var reads atomic.Int64
 		m := open(t, "m", a.Cluster, b, func(c *mirror.Config) { c.Control = closedControl{b.Control(), &reads} })
 		time.Sleep(time.Minute)
 		m.close()
-		if reads == 0 || reads > 70 {
-			t.Errorf("%d reads in a minute", reads)
+		if n := reads.Load(); n == 0 || n > 70 {
+			t.Errorf("%d reads in a minute", n)
 		}
 	})
 }

@@ -32,22 +32,46 @@ func (f *following) gone() bool {
 	return gone
 }
 
-// follow takes in one version of the desired state. It may write to it.
-func (f *following) follow(ctx context.Context, s *ControlState) error {
-	name := f.m.cfg.Name
+// settle takes care of what a deletion has left, before anything is done for a mirror of that name that was created since. true: there is no mirror now.
+func (f *following) settle(ctx context.Context, s *ControlState) (gone bool, err error) {
 	f.mu.Lock()
 	f.state = s.Clone()
 	f.mu.Unlock()
-	entry, exists := s.Mirror(name)
-	if deleted, gone := s.DeletedMirror(name); gone {
-		return f.bury(ctx, deleted)
+	d, ok := s.unburied(f.m.cfg.Name)
+	if !ok {
+		return false, nil
 	}
+	if f.buried != d && !f.m.dropTopics() {
+		return false, errors.New("a topic of the deleted mirror is being set up just now; its records are taken out after that")
+	}
+	if err := f.bury(ctx, d); err != nil {
+		return false, err
+	}
+	if _, exists := s.Mirror(d.Name); !exists {
+		return true, nil // the note stays: it says why there is no such mirror
+	}
+	err = f.m.wish(ctx, func(s *ControlState) error {
+		if now, ok := s.unburied(d.Name); ok && now == d {
+			s.Deleted = slices.DeleteFunc(s.Deleted, func(other DeletedMirror) bool { return other == d })
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("taking the note of a deleted mirror out of the desired state: %w", err)
+	}
+	return false, nil
+}
+
+// follow takes in one version of the desired state. It may write to it.
+func (f *following) follow(ctx context.Context, s *ControlState) error {
+	name := f.m.cfg.Name
+	entry, exists := s.Mirror(name)
 	if r := f.m.reopening; r != nil && exists && r.use(entry.Settings) {
 		f.m.desk.forget()
 		f.m.desk.forgetWho()
 		f.m.link.reconnect()
 	}
-	f.m.desk.expect(entry.SourceClusterID)
+	f.m.desk.expect(entry.SourceClusterID, entry.Settings)
 	tuned := f.m.tune(entry.Settings)
 	if !exists && f.m.reopening != nil {
 		return tuned // its connection has to be created with it

@@ -212,7 +212,7 @@ func TestReportsOutliveTheirProcess(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		n, p := r.Nodes[0], r.Partitions[0]
-		if n.Mirror != "m" || n.Owner != "mirror" || n.DestinationID != "B" || last.Sub(n.Seen) > time.Minute || n.Seen.After(last) {
+		if n.Mirror != "m" || n.Owner != "m" || n.DestinationID != "B" || last.Sub(n.Seen) > time.Minute || n.Seen.After(last) {
 			t.Errorf("node %+v, the process ended at %s", n, last)
 		}
 		if p.State != statemachine.Mirroring || p.SourceEnd != 3 || p.DestinationEnd != 3 || p.InStep.IsZero() || p.At.After(last) || last.Sub(p.At) > 10*time.Minute {

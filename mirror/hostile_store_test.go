@@ -151,7 +151,7 @@ func withRecord(t *testing.T, record statemachine.PartitionState) (m *running, a
 			if err := s.Load(ctx, each); err != nil {
 				return err
 			}
-			return each(statemachine.Entry{Key: statemachine.Key{Mirror: "m", TopicID: topic.ID}, Owner: "mirror", State: record})
+			return each(statemachine.Entry{Key: statemachine.Key{Mirror: "m", TopicID: topic.ID}, Owner: "m", State: record})
 		},
 	}
 	m = open(t, "m", a.Cluster, b, func(c *mirror.Config) { c.Store = store })

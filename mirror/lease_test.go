@@ -25,7 +25,7 @@ func TestAProcessThatWakesUpAsksBeforeItsNextByte(t *testing.T) {
 			m.inStepAndSame()
 			synctest.Wait()
 			if taken {
-				if _, err := m.b.StateStore().Open(t.Context(), "mirror"); err != nil {
+				if _, err := m.b.StateStore().Open(t.Context(), "m"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -47,12 +47,12 @@ func TestAProcessThatWakesUpAsksBeforeItsNextByte(t *testing.T) {
 // heldStore does not answer while held.
 type heldStore struct {
 	statemachine.StateStore
-	down *bool
+	down *atomic.Bool
 }
 
 type heldSession struct {
 	statemachine.Session
-	down *bool
+	down *atomic.Bool
 }
 
 func (s heldStore) Open(ctx context.Context, owner string) (statemachine.Session, error) {
@@ -61,7 +61,7 @@ func (s heldStore) Open(ctx context.Context, owner string) (statemachine.Session
 }
 
 func (s heldSession) Write(ctx context.Context, w []statemachine.Write) ([]statemachine.WriteResult, error) {
-	if *s.down {
+	if s.down.Load() {
 		return nil, errors.New("no answer")
 	}
 	return s.Session.Write(ctx, w)
@@ -72,11 +72,11 @@ func TestWithoutAStoreOnlyAProcessThatIsAwakeGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSide(t, memlog.Config{ClusterID: "a"}), newSide(t, memlog.Config{ClusterID: "b"})
 		a.local("t", 1)
-		down := false
+		var down atomic.Bool
 		m := open(t, "m", a.Cluster, b, func(c *mirror.Config) { c.Store = heldStore{c.Store, &down} })
 		m.start("t")
 		m.untilInStep()
-		down = true
+		down.Store(true)
 		time.Sleep(10 * time.Minute)
 		a.fill("t", 0, 5)
 		m.untilInStep()
@@ -90,7 +90,7 @@ func TestWithoutAStoreOnlyAProcessThatIsAwakeGoesOn(t *testing.T) {
 		if got := b.log("t", 0).End(); got != 5 {
 			t.Errorf("end %d after waking up, the store has not answered", got)
 		}
-		down = false
+		down.Store(false)
 		m.untilInStep()
 		if got := b.log("t", 0).End(); got != 10 {
 			t.Errorf("end %d after the store answered", got)
@@ -154,7 +154,7 @@ func TestAFencedProcessFollowsNothing(t *testing.T) {
 		m := follow(t, "m", a, b)
 		m.start("t")
 		m.untilInStep()
-		if _, err := b.StateStore().Open(t.Context(), "mirror"); err != nil {
+		if _, err := b.StateStore().Open(t.Context(), "m"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -220,7 +220,7 @@ func TestAnAnswerThatGrewOldIsNoAnswer(t *testing.T) {
 		slow.Store(true)
 		a.fill("t", 0, 5)
 		time.Sleep(4 * time.Second)
-		if _, err := b.StateStore().Open(t.Context(), "mirror"); err != nil {
+		if _, err := b.StateStore().Open(t.Context(), "m"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)

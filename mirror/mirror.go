@@ -45,8 +45,9 @@ type Mirror struct {
 	fenced   error
 	followed int64 // version of the desired state that was handed to the partitions last
 
-	tuning     tuning
-	controlErr error // trouble with the desired state that was told of last
+	tuning      tuning
+	controlErr  error // trouble with the desired state as it was last
+	controlTold time.Time
 
 	changeMu sync.Mutex
 	change   chan struct{} // closed at the next change of any partition's state
@@ -66,6 +67,10 @@ type topicRun struct {
 	notBefore  time.Time
 	busy       bool  // being provisioned
 	recovered  int64 // TopicWish.Recover that was answered
+	// recoverNext: a request to recover waits until there are partitions.
+	recoverNext bool
+	// checking: whether the destination's topic still is the one whose logs are open here.
+	checking bool
 }
 
 // Open starts a mirror: it opens the state store under cfg.Owner (fencing whoever had it), loads the recorded states and goes on where they say.
@@ -93,6 +98,16 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.link = newLink(m)
 	openCtx, stop := context.WithTimeout(ctx, cfg.CallBound)
 	defer stop()
+	for _, owner := range cfg.TakeFrom {
+		// Opening a name fences the process that has it; only then may its partitions be taken.
+		old, err := cfg.Store.Open(openCtx, owner)
+		if err == nil {
+			err = old.Close()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("mirror %s: opening the state store as %q, whose partitions are to be taken: %w", cfg.Name, owner, err)
+		}
+	}
 	session, err := cfg.Store.Open(openCtx, cfg.Owner)
 	if err != nil {
 		return nil, fmt.Errorf("mirror %s: opening the state store as %q: %w", cfg.Name, cfg.Owner, err)
@@ -207,9 +222,12 @@ func (m *Mirror) reconcileLoop() {
 			continue
 		}
 		var again <-chan time.Time
-		if wait := m.nextProvision(); wait >= 0 {
-			again = time.After(wait)
+		// It is read now and then also when nobody says that it has changed: whoever should say so may not be able to.
+		wait := m.cfg.RefreshInterval
+		if soon := m.nextProvision(); soon >= 0 {
+			wait = min(wait, soon)
 		}
+		again = time.After(wait)
 		select {
 		case <-m.ctx.Done():
 			return
@@ -239,7 +257,14 @@ func (m *Mirror) reconcile() error {
 		m.controlTrouble(err)
 		return err
 	}
-	followErr := m.following.follow(ctx, &state)
+	deleted, followErr := m.following.settle(ctx, &state)
+	if followErr != nil {
+		m.controlTrouble(followErr) // what an earlier mirror has left must not be taken for this one's
+		return followErr
+	}
+	if !deleted {
+		followErr = m.following.follow(ctx, &state)
+	}
 	wanted := map[string]bool{}
 	for _, w := range state.Topics {
 		name, _, err := statemachine.ParseMirrorNameValue(w.MirrorName)
@@ -257,19 +282,30 @@ func (m *Mirror) reconcile() error {
 		if changed {
 			t.tries, t.notBefore = 0, time.Time{}
 		}
+		_, before, _ := t.wish.Wish()
+		_, after, _ := w.Wish()
 		t.wish = w
 		runners := slices.Clone(t.partitions)
+		// A topic that was stopped may have been deleted here since, and made again by somebody.
+		begins := changed && len(runners) > 0 && (t.checking || before == statemachine.WantStopped && after != before)
+		t.checking = begins
 		t.recovered = min(t.recovered, w.Recover)
-		recover := w.Recover > t.recovered && len(runners) > 0
-		if recover {
-			t.recovered = w.Recover
+		if w.Recover > t.recovered {
+			t.recovered, t.recoverNext = w.Recover, true
+			t.tries, t.notBefore = 0, time.Time{} // a topic that could not be set up is tried again at once
 		}
+		recover := t.recoverNext && len(runners) > 0
+		t.recoverNext = t.recoverNext && !recover
 		provision := len(runners) == 0 && !t.busy && !time.Now().Before(t.notBefore)
 		if provision {
 			t.busy = true
 		}
 		m.mu.Unlock()
-		if changed {
+		switch {
+		case !changed || len(runners) == 0:
+		case begins:
+			m.spawn(func() { m.begin(t, runners) })
+		default:
 			for _, r := range runners {
 				r.send(wishEvent(w))
 			}
@@ -298,15 +334,70 @@ func (m *Mirror) reconcile() error {
 	return followErr
 }
 
+// troubleGap is how long trouble that goes on is not told of again when only its words change.
+const troubleGap = 10 * time.Minute
+
 // controlTrouble tells of trouble with the desired state once, and of its end.
 func (m *Mirror) controlTrouble(err error) {
 	m.mu.Lock()
-	same := (err == nil) == (m.controlErr == nil) && (err == nil || err.Error() == m.controlErr.Error())
+	// Words that change with each try (a port, a number) are no news by themselves.
+	tell := (err == nil) != (m.controlErr == nil) || err != nil && err.Error() != m.controlErr.Error() && time.Since(m.controlTold) >= troubleGap
 	m.controlErr = err
+	if tell {
+		m.controlTold = time.Now()
+	}
 	m.mu.Unlock()
-	if !same {
+	if tell {
 		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Partition: Unknown}), Err: err})
 	}
+}
+
+// dropTopics lets go of every topic: what comes next is set up from what is recorded then. false: one is being set up just now.
+func (m *Mirror) dropTopics() bool {
+	m.mu.Lock()
+	var all []*runner
+	busy := false
+	for name, t := range m.topics {
+		if t.busy {
+			busy = true
+			continue
+		}
+		all = append(all, t.partitions...)
+		delete(m.topics, name)
+	}
+	m.mu.Unlock()
+	for _, r := range all {
+		r.close()
+	}
+	return !busy
+}
+
+// begin has partitions that were stopped mirrored again, if their logs still are the topic's. Otherwise the topic is set up anew.
+func (m *Mirror) begin(t *topicRun, runners []*runner) {
+	ctx, stop := context.WithTimeout(m.ctx, m.cfg.CallBound)
+	have, err := m.cfg.Destination.Topic(ctx, t.name)
+	stop()
+	stale := errors.Is(err, ErrUnknownTopic) || err == nil && have.ID != t.id
+	m.mu.Lock()
+	if !t.checking || m.topics[t.name] != t {
+		m.mu.Unlock()
+		return // another wish was checked meanwhile, or the topic has left
+	}
+	t.checking = false
+	wish := t.wish
+	if stale {
+		t.partitions, t.tries, t.notBefore = nil, 0, time.Time{}
+	}
+	m.mu.Unlock()
+	for _, r := range runners {
+		if stale {
+			r.close()
+		} else {
+			r.send(wishEvent(wish))
+		}
+	}
+	m.stateChanged()
+	m.poke()
 }
 
 // decided says that a topic's partitions have taken in everything that was wanted up to a version of the desired state.
@@ -314,7 +405,7 @@ func (m *Mirror) decided(topic string, version int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.topics[topic]
-	return m.followed >= version && t != nil && !slices.ContainsFunc(t.partitions, func(r *runner) bool { return !r.decided() })
+	return m.followed >= version && t != nil && !t.checking && !slices.ContainsFunc(t.partitions, func(r *runner) bool { return !r.decided() })
 }
 
 func wishEvent(w TopicWish) partition.Event {
@@ -442,6 +533,9 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 	first, adopted := int32(len(t.partitions)), t.wish.AdoptedFrom
 	m.mu.Unlock()
 	stored, err := m.stored(ctx, have.ID, adopted)
+	if err == nil {
+		err = m.take(ctx, stored)
+	}
 	if err != nil {
 		return err
 	}
@@ -478,7 +572,10 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 		}
 		key.Mirror = adopted
 		if was, ok := stored[key]; ok && adopted != "" && adopted != m.cfg.Name {
-			r.adopts = &key
+			r.adopts = &statemachine.Write{Key: key, ExpectedStateEpoch: -1, LeaderEpoch: -1, Delete: true}
+			if slices.Contains(m.cfg.TakeFrom, was.Owner) {
+				r.adopts.TakeFrom = was.Owner
+			}
 			if e.LME == nil {
 				ev.LME = was.LME // where the log was stopped, by whatever mirror (decision 21)
 			}
@@ -506,6 +603,50 @@ func (m *Mirror) stored(ctx context.Context, id TopicID, adopted string) (map[st
 		}
 	}
 	return found, nil
+}
+
+// take makes records that belong to an owner in Config.TakeFrom this owner's. Records of others are refused: their process may be writing.
+func (m *Mirror) take(ctx context.Context, stored map[statemachine.Key]statemachine.Entry) error {
+	var keys []statemachine.Key
+	for key, e := range stored {
+		switch {
+		case key.Mirror != m.cfg.Name || e.Owner == "" || e.Owner == m.cfg.Owner:
+		case slices.Contains(m.cfg.TakeFrom, e.Owner):
+			keys = append(keys, key)
+		default:
+			return fmt.Errorf("partition %d belongs to owner %q, and this process is %q: run it as %q to take that process's place, or name %q in Config.TakeFrom if that one is gone for good",
+				key.Partition, e.Owner, m.cfg.Owner, e.Owner, e.Owner)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := m.lease.hold(); err != nil {
+		return err
+	}
+	writes := make([]statemachine.Write, len(keys))
+	for i, key := range keys {
+		e := stored[key]
+		writes[i] = statemachine.Write{Key: key, TakeFrom: e.Owner, ExpectedStateEpoch: e.State.StateEpoch, LeaderEpoch: -1}
+		if e.State != statemachine.NewPartitionState() {
+			writes[i].State = &e.State
+		} else {
+			writes[i].LME = e.LME
+		}
+	}
+	results, err := m.session.Write(ctx, writes)
+	if err != nil {
+		return fmt.Errorf("taking partitions from other owners: %w", err)
+	}
+	for i, r := range results {
+		if r.Err != nil {
+			return fmt.Errorf("taking partition %d from owner %q: %w", keys[i].Partition, writes[i].TakeFrom, r.Err)
+		}
+		e := stored[keys[i]]
+		e.Owner, e.State.StateEpoch = m.cfg.Owner, r.StateEpoch
+		stored[keys[i]] = e
+	}
+	return nil
 }
 
 // sourceTopic takes what a refresh saw: partitions that the source has gained are added from offset 0 (F-68).

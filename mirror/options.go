@@ -35,9 +35,13 @@ type Config struct {
 	// OpenSource, instead of Source, opens the source from the settings that the Control holds of this mirror (kafkasource.FromSettings). The Mirror closes what it opened, and
 	// opens anew when a connection setting is altered.
 	OpenSource func(ctx context.Context, settings Settings) (Source, error)
-	// Store keeps partition states. Owner is the name under which it is opened; a second process that opens the same name fences this one ["mirror"].
+	// Store keeps partition states. Owner is the name under which it is opened, and which the partitions' records belong to: a second process that opens the same name takes this
+	// one's place and fences it [Name]. Two mirrors in one store need two owners.
 	Store statemachine.StateStore
 	Owner string
+	// TakeFrom are owners that are gone for good, and whose partitions of this mirror become this owner's: a process that still runs under such a name is fenced. Without
+	// it partitions of another owner are refused by name, and not served [none].
+	TakeFrom []string
 	// Control holds the desired state [a new NewMemoryControl()].
 	Control Control
 	// Sink is handed records before a truncation drops them. There is no default: name Discard to drop them.
@@ -115,7 +119,7 @@ func (c *Config) complete() error {
 		return fmt.Errorf("mirror: config: %w", errors.Join(errs...))
 	}
 	if c.Owner == "" {
-		c.Owner = "mirror"
+		c.Owner = c.Name
 	}
 	if c.Control == nil {
 		c.Control = NewMemoryControl()

@@ -141,7 +141,7 @@ func TestASecondProcessFencesTheFirst(t *testing.T) {
 		m.inStepAndSame()
 		control := mirror.NewMemoryControl()
 		var appends atomic.Int32
-		if _, err := m.b.StateStore().Open(t.Context(), "mirror"); err != nil {
+		if _, err := m.b.StateStore().Open(t.Context(), "m"); err != nil {
 			t.Fatal(err)
 		}
 		m.a.fill("t", 0, 5)
@@ -274,7 +274,7 @@ func TestConsentsAreUsedUp(t *testing.T) {
 func TestDecision21AdoptedTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		control := mirror.NewMemoryControl()
-		own := func(c *mirror.Config) { c.Control = control } // and the same Owner: only who owns a record may delete it
+		own := func(c *mirror.Config) { c.Control, c.Owner = control, "node" } // the same Owner: only who owns a record may delete it
 		m := newPair(t, 1, own)
 		m.a.fill("t", 0, 5)
 		m.start("t")

@@ -124,9 +124,9 @@ const maxStoreWait = 10 * time.Second
 func (p *persister) adopted(items []persistItem) []statemachine.Write {
 	var writes []statemachine.Write
 	for _, it := range items {
-		if key := it.r.adopts; key != nil {
+		if w := it.r.adopts; w != nil {
 			it.r.adopts = nil
-			writes = append(writes, statemachine.Write{Key: *key, ExpectedStateEpoch: -1, LeaderEpoch: -1, Delete: true})
+			writes = append(writes, *w)
 		}
 	}
 	return writes

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -122,6 +123,19 @@ func sameButSeen(a, b PartitionReport) bool {
 	return a == b
 }
 
+// A report is one record, and a storage takes records of some size only: what must be said has to fit. Status has all of it.
+const (
+	maxTroubles = 100
+	maxWords    = 2000 // bytes of one reason
+)
+
+func shorten(words string) string {
+	if len(words) <= maxWords {
+		return words
+	}
+	return strings.ToValidUTF8(words[:maxWords], "") + " …"
+}
+
 // reports is the status in the form in which other processes get it.
 func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 	s := m.Status()
@@ -130,16 +144,20 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 		SourceError: cmp.Or(m.link.troubled(), m.desk.troubled()),
 	}
 	var partitions []PartitionReport
+	troubles := 0
 	for _, t := range s.Topics {
 		if t.Err != nil {
-			node.Trouble = append(node.Trouble, t.Topic+": "+t.Err.Error())
+			troubles++
+			if troubles <= maxTroubles {
+				node.Trouble = append(node.Trouble, t.Topic+": "+shorten(t.Err.Error()))
+			}
 		}
 		for _, p := range t.Partitions {
 			if p.Halted {
 				continue // somebody else has it, and reports it
 			}
 			r := PartitionReport{
-				Mirror: p.Mirror, Topic: p.Topic, Partition: p.Partition, TopicID: p.TopicID, Owner: m.cfg.Owner, State: p.State, Reason: p.Reason, RetryAttempt: p.RetryAttempt,
+				Mirror: p.Mirror, Topic: p.Topic, Partition: p.Partition, TopicID: p.TopicID, Owner: m.cfg.Owner, State: p.State, Reason: shorten(p.Reason), RetryAttempt: p.RetryAttempt,
 				SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen, DestinationStart: p.Start, DestinationEnd: p.Replicated, LostFrom: p.LostFrom, LostTo: p.LostTo, At: s.Taken,
 			}
 			if p.LagTime != Unknown {
@@ -147,6 +165,9 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 			}
 			partitions = append(partitions, r)
 		}
+	}
+	if troubles > maxTroubles {
+		node.Trouble = append(node.Trouble, fmt.Sprintf("and %d topics more", troubles-maxTroubles))
 	}
 	return node, partitions
 }

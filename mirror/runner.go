@@ -28,7 +28,7 @@ type runner struct {
 
 	coreMu sync.Mutex // held during Step and Status only, never during an effect
 	core   *partition.Core
-	adopts *statemachine.Key // the record of another mirror that goes with this one's first write; of the persister's goroutine once events are sent
+	adopts *statemachine.Write // of the record of another mirror that goes with this one's first write; of the persister's goroutine once events are sent
 
 	// Only touched by the goroutine that handles events.
 	effects []partition.Effect
