@@ -140,7 +140,7 @@ func shorten(words string) string {
 func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 	s := m.Status()
 	node := NodeReport{
-		Owner: m.cfg.Owner, Mirror: m.cfg.Name, Host: host, PID: os.Getpid(), Opened: m.opened, Seen: s.Taken, DestinationID: s.DestinationClusterID,
+		Owner: m.cfg.Owner, Mirror: m.cfg.Name, Host: host, PID: os.Getpid(), Opened: m.opened, Seen: s.Taken, Interval: m.cfg.RefreshInterval, DestinationID: s.DestinationClusterID,
 		SourceError: cmp.Or(m.link.troubled(), m.desk.troubled()),
 	}
 	var partitions []PartitionReport
