@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/keyedlog/keyedlogtest"
 )
 
 // fake is a cluster in this process, whose answers a test may choose.
@@ -23,7 +24,7 @@ type fake struct {
 	raw *kgo.Client // sends what a test says, once
 }
 
-func newFake(t *testing.T) *fake {
+func newFake(t testing.TB) *fake {
 	t.Helper()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1))
 	must(t, err)
@@ -183,4 +184,22 @@ func TestOwnRecordsThatWereNotReadAreNoOthers(t *testing.T) {
 	})
 	must(t, n.Update(t.Context(), [][]byte{k}, count(k, false)))
 	expect(t, b, k, "1 by w/1")
+}
+
+// The contract on a cluster in this process. TestRealKeyedLog has it on Kafka.
+func TestKeyedLogOnAFake(t *testing.T) {
+	keyedlogtest.Run(t, func(tb testing.TB) keyedlogtest.Fixture {
+		cfg := newFake(tb).cfg
+		s, l := process(tb, cfg)
+		return keyedlogtest.Fixture{
+			Log:   s,
+			Again: func() keyedlog.Log { return open(tb, cfg) },
+			Crash: func() (keyedlog.Log, error) {
+				kill(s, l)
+				s, l = process(tb, cfg)
+				return s, nil
+			},
+			Options: keyedlogtest.Options{Writers: 2, Rounds: 3},
+		}
+	})
 }

@@ -186,6 +186,28 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// What Changed leaves out is what keyedlog.Log allows it to, and no other record.
+func TestChangedLeavesOutStatesAndReportsOnly(t *testing.T) {
+	s := &Store{}
+	for recordType := range int16(256) {
+		k := key(recordType, "x")
+		switch recordType {
+		case sessionType:
+			continue
+		case 1:
+			k = lmeKey("m", 0)
+		case 2:
+			k = stateKey("m", 0)
+		}
+		at, err := s.placeOf(k, 50)
+		must(t, err)
+		left := recordType == 1 || recordType == 2 || recordType == 75 || recordType == 76
+		if slices.Contains(s.watched(), at.topic) == left {
+			t.Errorf("record type %d is in %s, whose changes are told: %v", recordType, at.topic, !left)
+		}
+	}
+}
+
 func TestPlaces(t *testing.T) {
 	s := &Store{}
 	for want, k := range map[place][]byte{

@@ -8,7 +8,7 @@ import (
 	"github.com/clustermirror/clustermirror/internal/topicreader"
 )
 
-// Changed: see keyedlog.Log. The first call begins to watch the control topics; reports of how partitions are, which come all the time, do not count. It stops with Close.
+// Changed: see keyedlog.Log. The first call begins to watch; it stops with Close. The topics of states and of reports, which change all the time, are not watched.
 func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,17 +22,27 @@ func (s *Store) Changed() <-chan struct{} {
 func (s *Store) notify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// watch has a client of its own, because long polls hold up other Fetches of the same connections.
+// watch has a client of its own, because long polls hold up other Fetches of the same connections. Where it is refused, or nobody answers for long, it closes the channel too:
+// whoever reads then sees why, and whoever waits for a change is not left to believe that there is none. Pauses grow as long as that goes on.
 func (s *Store) watch() {
-	const longest = 5 * time.Second
-	wait := 100 * time.Millisecond
+	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
+	wait := shortest
 	for s.ctx.Err() == nil {
-		if s.follow() {
-			wait = 100 * time.Millisecond
+		begun := time.Now()
+		s.follow()
+		if s.ctx.Err() != nil {
+			return
+		}
+		s.notify()
+		if time.Since(begun) > 2*longest { // it has watched for a while
+			wait = shortest
 		}
 		if pause(s.ctx, wait) != nil {
 			return
@@ -41,29 +51,32 @@ func (s *Store) watch() {
 	}
 }
 
-// follow watches until something fails, and reports whether it got as far as watching.
-func (s *Store) follow() (watched bool) {
-	client, err := s.cfg.client()
-	if err != nil {
-		return false
-	}
-	defer client.Close()
-	topics := slices.DeleteFunc(s.topics(), func(topic string) bool {
+// watched are the topics whose changes Changed tells.
+func (s *Store) watched() []string {
+	return slices.DeleteFunc(s.topics(), func(topic string) bool {
 		return topic == s.cfg.namespace+stateTopic || topic == s.cfg.namespace+statusTopic
 	})
-	r := topicreader.New(client, topics...).MissingIsEmpty()
+}
+
+// follow watches until something fails. Why is told to whoever reads.
+func (s *Store) follow() {
+	client, err := s.cfg.client()
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	r := topicreader.New(client, s.watched()...).MissingIsEmpty()
 	for {
 		ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Bound)
 		err := r.SkipToEnd(ctx)
 		cancel()
 		if err != nil {
-			return watched
+			return
 		}
 		// What was written before this position is told now, what comes behind it is waited for.
 		s.notify()
-		watched = true
 		if err := r.Wait(s.ctx); err != nil {
-			return watched
+			return
 		}
 	}
 }
