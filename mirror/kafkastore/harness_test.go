@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -155,4 +156,24 @@ func expect(t testing.TB, s reads, key []byte, want string) {
 	if got := shown(t, s, key); got != want {
 		t.Errorf("key %x: %s, want %s", key, got, want)
 	}
+}
+
+// byHand produces as anybody with the right to may: outside of every transaction.
+func byHand(t *testing.T, cfg Config, records ...*kgo.Record) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(cfg.Seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	must(t, err)
+	defer cl.Close()
+	for _, r := range records {
+		r.Topic = cfg.namespace + r.Topic
+	}
+	must(t, cl.ProduceSync(t.Context(), records...).FirstErr())
+}
+
+func admin(t *testing.T, cfg Config) *kadm.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(cfg.Seeds...))
+	must(t, err)
+	t.Cleanup(cl.Close)
+	return kadm.NewClient(cl)
 }

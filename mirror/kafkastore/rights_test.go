@@ -57,6 +57,7 @@ func TestRealRightsAndRestarts(t *testing.T) {
 	allow("node", kadm.ACLPatternPrefixed, nil, []string{"clustermirror-"}, kadm.OpWrite)
 
 	t.Run("rights", func(t *testing.T) { rights(t, as) })
+	t.Run("deafness", func(t *testing.T) { deafness(t, c, as("node"), as("viewer")) })
 	t.Run("restarts", func(t *testing.T) { restarts(t, c, as("node")) })
 }
 
