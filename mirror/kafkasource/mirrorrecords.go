@@ -47,24 +47,26 @@ type logPosition struct {
 	cluster string
 	id      mirror.TopicID
 	reader  *topicreader.Reader // nil: nothing is read
-	readAt  time.Time           // when the end was reached last
+	readAt  time.Time           // when the last reading that reached the end was begun; before any did, when the first one was
 }
 
 // newPosition is the start of a topic's log.
 func newPosition(client *kgo.Client, topic, cluster string, id mirror.TopicID) logPosition {
-	return logPosition{cluster: cluster, id: id, reader: topicreader.New(client, topic)}
+	return logPosition{cluster: cluster, id: id, reader: topicreader.New(client, topic), readAt: time.Now()}
 }
 
-// readAnewAfter is how long after the last reading everything is read anew: a tombstone that is a day old (delete.retention.ms of these topics) may be gone unseen.
+// readAnewAfter is how long after the last reading everything is read anew: a tombstone that is a day old may be gone unseen. That is
+// delete.retention.ms of these topics, unless somebody has lowered it; package kafkastore refuses to use one that keeps them for less.
 const readAnewAfter = 12 * time.Hour
 
 // goesOn says whether what was read of that topic still holds. By the wall clock, which goes on while a machine sleeps.
 func (p *logPosition) goesOn(cluster string, id mirror.TopicID) bool {
-	return p.reader != nil && p.cluster == cluster && p.id == id && (p.readAt.IsZero() || time.Since(p.readAt.Round(0)) < readAnewAfter)
+	return p.reader != nil && p.cluster == cluster && p.id == id && time.Since(p.readAt.Round(0)) < readAnewAfter
 }
 
 // readOn reads what is new. begin drops what was read before and starts at the log's start; it is asked for once more when the log turns out to be another one meanwhile.
 func (p *logPosition) readOn(ctx context.Context, apply func(topicreader.Record), begin func()) error {
+	begun := time.Now()
 	err := p.reader.ReadToEnd(ctx, apply)
 	var replaced *topicreader.ReplacedError
 	if errors.As(err, &replaced) {
@@ -75,7 +77,7 @@ func (p *logPosition) readOn(ctx context.Context, apply func(topicreader.Record)
 	var wait *topicreader.WaitError
 	switch {
 	case err == nil:
-		p.readAt = time.Now()
+		p.readAt = begun
 	case !errors.As(err, &denied) && !errors.As(err, &wait):
 		p.reader = nil // the next call begins anew
 	}
