@@ -6,6 +6,11 @@
 // offset, and ReadToEnd waits until what is visible reaches it.
 //
 // The high watermarks are asked for with ListOffsets and not taken from Fetch: a new leader does not answer ListOffsets before it knows all that was acknowledged (KIP-207).
+//
+// What is assumed: the broker that answers still leads. One that was deposed and does not know it yet, because it is cut off from the controller while clients reach it,
+// answers with its old high watermark, and nothing in the answer says so. A Reader that has seen the new leader's epoch refuses it (KIP-320); one that has not, because it
+// asks for leaders only when something fails, reads what was there when that broker was deposed, until the broker learns of it or cannot be reached any more. No acknowledged
+// record is lost by that, but records that were acknowledged by the new leader before the call began are missed.
 package topicreader
 
 import (
