@@ -78,7 +78,8 @@ exact point by asking for the end offsets of leader epochs, and needs consent to
 	fmt.Println(plan)                        // what would be given up, per partition
 	report, err := back.ExecuteFailback(ctx, plan) // consent to exactly this
 
-A new primary can only be asked if its Source is a mirror.LastMirrorEpochReader. A cluster of mirror/memlog is one; mirror/kafkasource is not, because Kafka stores no such record yet.
+A new primary can only be asked if its Source is a mirror.LastMirrorEpochReader. A cluster of mirror/memlog is one. mirror/kafkasource is one, where the mirror into that
+cluster kept its states there (mirror/kafkastore) and the user may read them.
 Without one nothing proves what both logs have in common, and the plan names the whole log as what would be dropped.
 
 # How to write a Log

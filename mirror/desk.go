@@ -35,6 +35,8 @@ type desk struct {
 
 	origins map[string]TopicOrigin // by topic, as PREPARING saw them
 
+	asked bool // the source has said who it is, at least once
+
 	pinSource, pinDestination string // cluster ids that the mirror's settings name, "" if none
 }
 
@@ -117,7 +119,7 @@ func (d *desk) forget() {
 func (d *desk) forgetWho() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cluster, d.recordedSource, d.origins = "", "", nil
+	d.cluster, d.recordedSource, d.origins, d.asked = "", "", nil, false
 }
 
 // expect pins the source that is recorded for this mirror. "" says nothing.
@@ -191,6 +193,16 @@ func (d *desk) troubled() string {
 		return ""
 	}
 	return d.failure.Error()
+}
+
+// unasked says that the source has not said anything yet.
+func (d *desk) unasked() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.asked {
+		return ""
+	}
+	return "it was not asked yet"
 }
 
 // failing is the call that failed last, the first one if none did.
@@ -386,6 +398,7 @@ func (d *desk) clusters(ctx context.Context) (source, own string, refusal Source
 	refusal.ClusterID = info.ID
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.asked = true
 	d.own = own
 	refusal.Permanent = true
 	if info.ID != "" && info.ID == own {

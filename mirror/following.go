@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ func (f *following) follow(ctx context.Context, s *ControlState) error {
 	f.m.desk.expect(entry.SourceClusterID, entry.Settings)
 	tuned := f.m.tune(entry.Settings)
 	if !exists && f.m.reopening != nil {
-		return tuned // its connection has to be created with it
+		return f.nobody(s) // its connection has to be created with it
 	}
 	settings := entry.Settings
 	source, origins := f.m.desk.learned()
@@ -109,6 +110,19 @@ func (f *following) follow(ctx context.Context, s *ControlState) error {
 		return fmt.Errorf("recording the mirror in the desired state: %w", err)
 	}
 	return tuned
+}
+
+// nobody says that there is no such mirror, and which there are: the name may be mistyped.
+func (f *following) nobody(s *ControlState) error {
+	var names []string
+	for _, m := range s.Mirrors {
+		names = append(names, m.Name)
+	}
+	others := "there is none at all"
+	if len(names) > 0 {
+		others = "there are " + strings.Join(names[:min(len(names), 20)], ", ")
+	}
+	return fmt.Errorf("nobody has created mirror %s; %s", f.m.cfg.Name, others)
 }
 
 // news says that an origin is not recorded yet, of a topic that is still this mirror's.

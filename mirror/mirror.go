@@ -465,7 +465,7 @@ func (m *Mirror) setUp(t *topicRun) error {
 	have, err := m.cfg.Destination.Topic(ctx, t.name)
 	if errors.Is(err, ErrUnknownTopic) {
 		if want == statemachine.WantStopped {
-			return fmt.Errorf("%w at the destination: it was stopped before it was created, so there is nothing to open", ErrUnknownTopic)
+			return fmt.Errorf("%w at the destination, so there is nothing to open: it was stopped before it was created, or its copy was lost here (memory forgets at a restart)", ErrUnknownTopic)
 		}
 		if err := m.desk.pausing(); err != nil {
 			return err
@@ -816,6 +816,10 @@ func (m *Mirror) meta(tp TopicPartition) EventMeta {
 func (m *Mirror) emit(e Event) {
 	m.eventMu.Lock()
 	defer m.eventMu.Unlock()
+	switch e.(type) {
+	case SourceTrouble, TopicTrouble, StoreTrouble:
+		m.stateChanged() // who waits for the status, or reports it, has news
+	}
 	m.cfg.Logger.Log(m.ctx, e.Level(), e.String(), "mirror", e.Where().Mirror, "topic", e.Where().Topic, "partition", e.Where().Partition)
 	if m.cfg.OnEvent != nil {
 		m.cfg.OnEvent(e)
@@ -903,9 +907,24 @@ func (m *Mirror) Status() Status {
 	return s
 }
 
-// Await waits until ok says true of the status, which it is asked at every change of a state; or until ctx ends, whose error it then returns.
+// awaitInterval is how often Await asks again when no state has changed: lags and ends move without one.
+const awaitInterval = 500 * time.Millisecond
+
+// Await waits until ok says true of the status, which it is asked at every change of a state and every half second; or until ctx ends, whose error it then returns. Other errors:
+// ErrClosed, and ErrFenced when another process has taken this one's place, so that nothing will change here any more.
 func (m *Mirror) Await(ctx context.Context, ok func(Status) bool) error {
-	return m.await(ctx, 0, ok)
+	var fenced error
+	err := m.await(ctx, awaitInterval, func(s Status) bool {
+		if ok(s) {
+			return true
+		}
+		fenced = s.Fenced
+		return fenced != nil
+	})
+	if err == nil && fenced != nil {
+		return fmt.Errorf("mirror %s: %w: %v", m.cfg.Name, ErrFenced, fenced)
+	}
+	return err
 }
 
 // await also asks every interval, for what is not a change of state.
