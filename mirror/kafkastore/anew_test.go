@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
@@ -32,6 +34,31 @@ func TestReadsAnewAfterALongTime(t *testing.T) {
 	}
 	if s.version < 1 {
 		t.Errorf("version %d", s.version)
+	}
+}
+
+// A topic that somebody made, and that forgets tombstones sooner than readers look again, is refused.
+func TestShortRetentionIsRefused(t *testing.T) {
+	for retention, good := range map[string]bool{"0": false, "3600000": false, "86399999": false, "86400000": true, "604800000": true, "": true} {
+		f := newFake(t)
+		cl, err := kgo.NewClient(kgo.SeedBrokers(f.cfg.Seeds...))
+		must(t, err)
+		defer cl.Close()
+		configs := map[string]*string{"cleanup.policy": kmsg.StringPtr("compact")}
+		if retention != "" {
+			configs["delete.retention.ms"] = &retention
+		}
+		s := open(t, f.cfg)
+		_, err = kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, configs, stopTopic)
+		must(t, err)
+		_, opening := Open(t.Context(), f.cfg)
+		for _, err := range []error{opening, s.Update(t.Context(), put(change(key(66, "k"), "x")))} {
+			var topic *TopicError
+			refused := errors.As(err, &topic) && topic.Topic == stopTopic && errors.Is(err, errShortRetention)
+			if refused == good || good && err != nil {
+				t.Errorf("delete.retention.ms %q: error %v", retention, err)
+			}
+		}
 	}
 }
 

@@ -23,8 +23,8 @@ which update travels in its headers (writer, session, update, of).
 	__mirror_status    how partitions and processes are
 
 They are created by the first Open of a writer, or before the first record, compacted, with Config.ReplicationFactor copies of which all but one must have a record before
-it counts. Topics that exist are used as they are, but one that is not compacted is refused. They must not get more partitions, and must not be deleted while anybody uses
-them.
+it counts. Topics that exist are used as they are, but one that is not compacted is refused, and one whose delete.retention.ms is below a day: what was not read for half a
+day is read anew, because tombstones may be gone. They must not get more partitions, and must not be deleted while anybody uses them.
 
 # Why nobody writes beside another
 
@@ -77,11 +77,24 @@ others write without a pause it takes the twentieth reading; that shows every up
 only. A transaction that a dead process left open hides what follows until its timeout (Config.TransactionTimeout, and up to 10 s more): Read waits, and says so if its
 context ends. Opening the dead process's writer ends it at once.
 
+# What is assumed of the cluster
+
+That no record of an acknowledged write is lost: unclean.leader.election.enable=false and copies as above, for __transaction_state too (transaction.state.log.*).
+
+That a broker which was deposed as leader learns of it, or cannot be reached. One that is cut off from the controller and still reached by clients answers with the end that its
+partitions had when it was deposed. As long as a process has not seen the new leader it takes that for all there is (package topicreader). Then it can happen, for partitions that
+lay there, that Read shows old records, that Session.Check holds a session to be the newest that was taken over since, and that Log.Update, a claim or an Open decides on
+old records of those partitions and writes into other ones. It cannot happen that something is written into those partitions on such grounds: a write needs its in-sync copies,
+min.insync.replicas of them, and these follow the new leader and answer the old one no more. Nor can a session that was taken over write its own keys, or an update be written
+twice: who writes is up to the coordinator, whose answers need the copies of __transaction_state.
+
+# Versions
+
 View.Version is the number of offsets that were read. It is the same for all processes that have read the same, unless a topic was made again meanwhile.
 
 # Requests and rights
 
-	Read             ListOffsets, Fetch: DESCRIBE and READ on all topics. Once: Metadata, DescribeConfigs (DESCRIBE_CONFIGS if granted; without it nobody checks cleanup.policy)
+	Read             ListOffsets, Fetch: DESCRIBE and READ on all topics. Once: Metadata, DescribeConfigs (DESCRIBE_CONFIGS if granted; without it nobody checks how they are kept)
 	Check            ListOffsets, Fetch of __mirror_control
 	Log.Update       Read, and under prefix-control: FindCoordinator, InitProducerId, AddPartitionsToTxn, Produce, EndTxn: WRITE on that transactional id, and on the topics of the
 	                 records that really change. AddPartitionsToTxn adds all of them or none, so without a right nothing is written

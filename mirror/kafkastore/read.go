@@ -8,8 +8,11 @@ import (
 	"github.com/clustermirror/clustermirror/internal/topicreader"
 )
 
-// reloadAfter is how long after the last reading everything is read anew: a tombstone older than the topics' delete.retention.ms of a day may be gone unseen.
-const reloadAfter = 12 * time.Hour
+// leastRetention is how long a tombstone has to be kept: the topics' delete.retention.ms. A topic with less is refused.
+const leastRetention = 24 * time.Hour
+
+// reloadAfter is how long after the last reading everything is read anew: an older tombstone may be gone unseen. The other half of the time is for the reading itself.
+const reloadAfter = leastRetention / 2
 
 // mostPasses is after how many readings in which something new was found the last one has to do. See Read in the package's text.
 const mostPasses = 20

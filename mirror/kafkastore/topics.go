@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -99,8 +100,8 @@ func (s *Store) create(ctx context.Context, topics []string) error {
 			{"cleanup.policy", "compact"},
 			{"segment.bytes", "8388608"}, // what is in the newest segment is not compacted
 			{"min.cleanable.dirty.ratio", "0.1"},
-			{"min.compaction.lag.ms", "60000"},  // an update whose outcome is looked for is not compacted away meanwhile
-			{"delete.retention.ms", "86400000"}, // see reloadAfter
+			{"min.compaction.lag.ms", "60000"}, // an update whose outcome is looked for is not compacted away meanwhile
+			{"delete.retention.ms", fmt.Sprint(leastRetention.Milliseconds())},
 			{"unclean.leader.election.enable", "false"},
 			{"min.insync.replicas", fmt.Sprint(max(1, s.cfg.ReplicationFactor-1))},
 		} {
@@ -141,12 +142,16 @@ func (s *Store) create(ctx context.Context, topics []string) error {
 var errNotCompacted = errors.New("its cleanup.policy is not compact alone, so the state of mirrors would be deleted after a while; " +
 	"set it with: kafka-configs.sh --alter --entity-type topics --add-config cleanup.policy=compact, or remove the topic if it is somebody else's")
 
-// vet refuses topics that are not compacted. Whoever may not describe their configuration goes without that check.
+// errShortRetention: tombstones of the topic are forgotten so soon that a process which was away for a while would keep records that were taken out.
+var errShortRetention = errors.New("its delete.retention.ms is below a day, so a process that was cut off for that long would not learn what was taken out; " +
+	"set it with: kafka-configs.sh --alter --entity-type topics --add-config delete.retention.ms=86400000")
+
+// vet refuses topics that are not compacted, or that forget tombstones too soon. Whoever may not describe their configuration goes without that check.
 func (s *Store) vet(ctx context.Context, topics []string) error {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for _, name := range topics {
 		r := kmsg.NewDescribeConfigsRequestResource()
-		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"cleanup.policy"}
+		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"cleanup.policy", "delete.retention.ms"}
 		req.Resources = append(req.Resources, r)
 	}
 	resp, err := req.RequestWith(ctx, s.client)
@@ -164,6 +169,11 @@ func (s *Store) vet(ctx context.Context, topics []string) error {
 		for _, c := range r.Configs {
 			if c.Name == "cleanup.policy" && (c.Value == nil || strings.TrimSpace(*c.Value) != "compact") {
 				return &TopicError{r.ResourceName, errNotCompacted}
+			}
+			if c.Name == "delete.retention.ms" && c.Value != nil {
+				if ms, err := strconv.ParseInt(*c.Value, 10, 64); err == nil && ms < leastRetention.Milliseconds() {
+					return &TopicError{r.ResourceName, errShortRetention}
+				}
 			}
 		}
 	}
