@@ -53,7 +53,7 @@ type View interface {
 	// Session is the number of a writer's newest session, 0 if it was never opened.
 	Session(writer string) int64
 	// Version grows with every change, by whatever process, and never falls. The same records may have several versions in a row. In Session.Update it may be that of an
-	// earlier moment, which other records have too: only Views of Read and of Log.Update that have one version have the same records.
+	// earlier moment, which other records have too: of one Log, Views of Read and of Log.Update that have the same version have the same records.
 	Version() int64
 }
 

@@ -143,6 +143,7 @@ func versionGrows(s *suite) {
 	other := s.other()
 	session := s.open(other, "one")
 	last := s.version(s.log)
+	seen := map[reader]map[int64][]keyedlog.Record{s.log: {}, other: {}}
 	for i, w := range []writer{byLog(s.log), session.Update, byLog(other), session.Update} {
 		for _, c := range []keyedlog.Change{s.set(i, "x"), s.set(i, "x"), s.gone(i)} { // the same value again is a change
 			s.put(w, c)
@@ -152,6 +153,18 @@ func versionGrows(s *suite) {
 					s.Errorf("version %d after a change, was %d", v, last)
 				}
 				last = max(last, v)
+			}
+			for r, versions := range seen {
+				var version int64
+				var all []keyedlog.Record
+				s.read(r, func(v keyedlog.View) error {
+					version, all = v.Version(), nil
+					return v.Each(nil, func(r keyedlog.Record) error { all = append(all, copied(r)); return nil })
+				})
+				if before, ok := versions[version]; ok {
+					s.same("two Views of one version", before, all)
+				}
+				versions[version] = all
 			}
 		}
 	}
