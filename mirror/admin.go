@@ -35,12 +35,16 @@ type AdminConfig struct {
 	States  StateReader
 	// Destination may be nil in a process that has none: topics are then known by the desired state and by what other processes reported.
 	Destination TopicLookup
+	// DestinationAssumed says that Destination is the cluster that keeps the desired state. It is asked as the destination as long as no process of the mirror has reported another
+	// one; then verbs are about that one, and topics are those that were reported. That it does not know a topic which was reported does not count either.
+	DestinationAssumed bool
 	// OpenSource opens the source from a mirror's settings; the Admin closes it again. nil: no verb asks a source. Only Create and Start do, and both do without an answer.
 	OpenSource func(ctx context.Context, settings Settings) (Source, error)
 	// Operator is who uses the verbs, for the history.
 	Operator Operator
 	// Strict asks for an Intent wherever something is opened for clients, discarded or deleted: Stop, Delete, Start where it is given consents or adopts a topic, and Start and
 	// AlterConfig where topics are excluded that are stopped by that. It needs a Reason, and the Plan of a dry run or the DestinationClusterID. A dry run needs none.
+	// Where nobody says the destination's cluster id, the moment of the mirror's creation tells its plans from those for other stores; without both a plan is not enough.
 	Strict bool
 	// SourceClusterID and DestinationClusterID pin the two sides: verbs are refused when they find other clusters. "" pins nothing.
 	SourceClusterID      string
@@ -128,8 +132,15 @@ type call struct {
 	reports  Reports
 	deaf     error // why the reports cannot be read, nil if they were
 
-	sourceID      string // as it said itself just now, "" if it was not asked
-	destinationID string // as it said itself just now, or as a process reported it
+	stored []statemachine.Entry // of this mirror, where look has looked
+
+	sourceID      string        // as it said itself just now, "" if it was not asked
+	destinationID string        // as it said itself just now, or as a process reported it
+	destinationBy string        // who says so
+	elsewhere     bool          // Destination is not the destination: a process reported another one
+	who           bool          // askDestination was here
+	wasted        time.Duration // how long questions to the destination took that it did not answer
+	born          string        // when the mirror was created, "" if that is not recorded
 	notes         []string
 }
 
@@ -142,6 +153,9 @@ func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Inte
 		} else {
 			c.request = append(c.request, fmt.Sprintf("%v", r))
 		}
+	}
+	if fault := intent.fault(); fault != "" {
+		return c, c.refuse(InvalidRequest, "", "%s; nothing has changed", fault)
 	}
 	var err error
 	if c.known, err = a.cfg.Control.Read(ctx); err != nil {
@@ -157,33 +171,72 @@ func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Inte
 		c.reports, c.deaf = Reports{}, err // they only help: a verb must not fail for want of them
 		c.notes = append(c.notes, deafNote+err.Error())
 	}
-	var newest time.Time
-	for _, n := range c.reports.Nodes {
-		if n.Mirror == a.cfg.Mirror && n.DestinationID != "" && !n.Seen.Before(newest) {
-			newest, c.destinationID = n.Seen, n.DestinationID
-		}
-	}
 	return c, nil
 }
 
 // deafNote begins the note on reports that cannot be read.
 const deafNote = "reports cannot be read, so nothing is known here of what processes said last: "
 
-// askDestination learns the destination's cluster id, if there is somebody to ask. A destination that does not answer stops no verb by that.
+// askDestination learns the destination's cluster id. Only where there is nobody to ask, or no answer, it is what a process of this mirror reported last, and a note says how
+// long ago: the destination may be another one since. A destination that does not answer stops no verb by that.
 func (c *call) askDestination(ctx context.Context) error {
-	if c.cfg.Destination == nil {
+	if c.who {
 		return nil
 	}
-	bounded, stop := context.WithTimeout(ctx, askBound)
-	defer stop()
-	id, err := c.cfg.Destination.ClusterID(bounded)
-	if ctx.Err() != nil {
-		return fmt.Errorf("mirror %s: asking the destination for its cluster id, nothing has changed: %w", c.cfg.Mirror, ctx.Err())
+	c.who = true
+	why := "no destination can be asked here"
+	if c.cfg.Destination != nil {
+		id, err := ask(ctx, c, c.cfg.Destination.ClusterID)
+		if ctx.Err() != nil {
+			return fmt.Errorf("mirror %s: asking the destination for its cluster id, nothing has changed: %w", c.cfg.Mirror, ctx.Err())
+		}
+		if err == nil && id != "" {
+			c.destinationID, c.destinationBy = id, "the destination itself"
+			if n := c.newestNode(); c.cfg.DestinationAssumed && n != nil && n.DestinationID != id {
+				c.elsewhere, c.destinationID, c.destinationBy = true, n.DestinationID, fmt.Sprintf("process %s, %s,", n.Owner, n.age(c.begun))
+				c.notes = append(c.notes, fmt.Sprintf("the destination is %s, as process %s said it, %s; the desired state is kept in another cluster, %s", n.DestinationID, n.Owner, n.age(c.begun), id))
+			}
+			return nil
+		}
+		why = "the destination did not say it"
+		if err != nil {
+			why += ": " + err.Error()
+		}
 	}
-	if err == nil && id != "" {
-		c.destinationID = id
+	if newest := c.newestNode(); newest != nil {
+		c.destinationID, c.destinationBy = newest.DestinationID, fmt.Sprintf("process %s, %s,", newest.Owner, newest.age(c.begun))
+		c.notes = append(c.notes, fmt.Sprintf("the destination's cluster id is as process %s said it, %s: %s", newest.Owner, newest.age(c.begun), why))
 	}
 	return nil
+}
+
+// newestNode is the newest report of a process of this mirror that says which cluster it writes to; nil: there is none.
+func (c *call) newestNode() (newest *NodeReport) {
+	if c.verb == verbCreate {
+		return nil // what was said of an earlier mirror of that name does not count for this one
+	}
+	entry, _ := c.known.Mirror(c.cfg.Mirror)
+	for i, n := range c.reports.Nodes {
+		if n.Mirror == c.cfg.Mirror && n.DestinationID != "" && !n.Seen.Before(entry.Created) && (newest == nil || n.Seen.After(newest.Seen)) {
+			newest = &c.reports.Nodes[i]
+		}
+	}
+	return newest
+}
+
+// ask puts one question to the destination. All that it does not answer may take askBound together, so a verb waits for a silent one once, however many topics it is about.
+func ask[T any](ctx context.Context, c *call, question func(context.Context) (T, error)) (answer T, err error) {
+	left := askBound - c.wasted
+	if left <= 0 {
+		return answer, fmt.Errorf("the destination has not answered for %s", askBound)
+	}
+	bounded, stop := context.WithTimeout(ctx, left)
+	defer stop()
+	began := time.Now()
+	if answer, err = question(bounded); err != nil && !errors.Is(err, ErrUnknownTopic) {
+		c.wasted += time.Since(began)
+	}
+	return answer, err
 }
 
 // askSource opens the mirror's source, learns its cluster id and lets f ask more, all within askBound. canAsk is false where there is no source to ask.
@@ -224,7 +277,7 @@ func (c *call) find(s *ControlState) (Clusters, error) {
 		{"the caller", c.intent.SourceClusterID},
 	}
 	destinations := []claim{
-		{"the destination, as it or a process that writes to it said,", c.destinationID},
+		{c.destinationBy, c.destinationID},
 		{"setting " + destinationClusterIDSetting, settings[destinationClusterIDSetting]},
 		{"this process's configuration", c.cfg.DestinationClusterID},
 		{"the caller", c.intent.DestinationClusterID},
@@ -243,6 +296,9 @@ func (c *call) find(s *ControlState) (Clusters, error) {
 		return claims[0].id, nil
 	}
 	found := Clusters{SourceBootstrap: settings.shown(bootstrapSetting), DestinationBootstrap: c.cfg.DestinationBootstrap}
+	if c.elsewhere {
+		found.DestinationBootstrap = "" // that of the cluster with the desired state
+	}
 	var err error
 	if found.SourceID, err = agree("source", sources); err != nil {
 		return found, err
@@ -274,6 +330,9 @@ func (c *call) strict(what string, found Clusters) error {
 		return c.refuse(InvalidRequest, "", "%s needs a reason (Intent.Reason); nothing has changed", what)
 	case c.intent.Plan == "" && c.intent.DestinationClusterID == "":
 		return c.refuse(InvalidRequest, "", "%s needs the plan of a dry run (Intent.Plan) or the destination's cluster id (Intent.DestinationClusterID); nothing has changed", what)
+	case found.DestinationID == "" && c.born == "":
+		return c.refuse(InvalidRequest, "", "%s cannot be confirmed: neither the destination's cluster id nor the moment of the mirror's creation is known here, so a plan fits any store; "+
+			"name the cluster (AdminConfig.DestinationClusterID or setting %s). Nothing has changed", what, destinationClusterIDSetting)
 	case c.intent.Plan == "" && found.DestinationID == "":
 		return c.refuse(InvalidRequest, "", "%s in destination %s cannot be confirmed: its cluster id is not known here; make a dry run and give its plan. Nothing has changed",
 			what, c.intent.DestinationClusterID)
@@ -364,6 +423,10 @@ func (c *call) decide(s *ControlState, r *Result, decide func(*ControlState, *Re
 	if r.Clusters, err = c.find(s); err != nil {
 		return err
 	}
+	c.born = ""
+	if entry, recorded := s.Mirror(c.cfg.Mirror); recorded && !entry.Created.IsZero() {
+		c.born = entry.Created.UTC().Format(time.RFC3339Nano)
+	}
 	r.Notes = append(r.Notes, c.unchecked(r.Clusters)...)
 	o, err := decide(s, r)
 	if err != nil {
@@ -405,7 +468,11 @@ func (c *call) confirm(s *ControlState, r *Result, o outcome) error {
 		wish, _ := s.Topic(t.Topic) // consents and requests to recover are used up by the mirror; those that are given are in the request
 		decisions = append(decisions, t.Topic, errorCode(t.Err).String(), fmt.Sprint(t.Changed), wish.MirrorName, wish.AdoptedFrom)
 	}
-	r.Plan = planHash(append([]string{c.verb, c.cfg.Mirror}, c.request...), []string{r.Clusters.SourceID, r.Clusters.DestinationID}, decisions)
+	clusters := []string{r.Clusters.SourceID, r.Clusters.DestinationID}
+	if r.Clusters.DestinationID == "" {
+		clusters = append(clusters, c.born) // else a plan fits every store that has a mirror and topics of the same names
+	}
+	r.Plan = planHash(append([]string{c.verb, c.cfg.Mirror}, c.request...), clusters, decisions)
 	if c.intent.Plan == "" || c.intent.Plan == r.Plan {
 		return nil
 	}

@@ -1,11 +1,15 @@
 package mirror
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -106,14 +110,164 @@ func TestStrictAdminAsksForReasonAndPlace(t *testing.T) {
 			t.Errorf("%s with the plan of its dry run: %v %v", verb.name, r, err)
 		}
 	}
-	// A place that nobody can confirm is no confirmation.
+	// A place that nobody can confirm is no confirmation, and a plan that fits any store is none either.
 	a, c := intentWorld(t, []TopicWish{wishOf("t", "m")}, statemachine.Mirroring, strict, func(c *AdminConfig) { c.Destination = nil })
-	_, err := a.Stop(bg, []string{"t"}, StopOptions{Intent: Intent{Reason: "because", DestinationClusterID: "here"}})
+	dry, err := a.Stop(bg, []string{"t"}, StopOptions{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Stop(bg, []string{"t"}, StopOptions{Intent: Intent{Reason: "because", Plan: dry.Plan}})
+	wantCode(t, "a plan for any store", err, InvalidRequest, "any store")
+	born(t, c, planTime.Add(-time.Hour))
+	_, err = a.Stop(bg, []string{"t"}, StopOptions{Intent: Intent{Reason: "because", DestinationClusterID: "here"}})
 	wantCode(t, "unknown destination", err, InvalidRequest, "dry run")
 	report(t, c, NodeReport{Owner: "o", Mirror: "m", Seen: planTime, DestinationID: "here"})
 	if r, err := a.Stop(bg, []string{"t"}, StopOptions{Intent: Intent{Reason: "because", DestinationClusterID: "here"}}); err != nil {
 		t.Errorf("%v %v", r, err)
 	}
+}
+
+// born records when the mirror was created.
+func born(t *testing.T, c Control, at time.Time) {
+	t.Helper()
+	mustUpdate(t, c, func(s *ControlState) {
+		entry, _ := s.Mirror("m")
+		entry.Created = at
+		s.SetMirror(entry)
+	})
+}
+
+// TestPlanFitsOneStore: where no cluster id is known, a plan of one store is no plan of another one that looks like it.
+func TestPlanFitsOneStore(t *testing.T) {
+	for _, strictly := range []bool{true, false} {
+		world := func(created time.Time) (*Admin, Control) {
+			a, c := intentWorld(t, []TopicWish{wishOf("t", "m")}, statemachine.Mirroring, func(c *AdminConfig) { c.Destination, c.Strict = nil, strictly })
+			born(t, c, created)
+			return a, c
+		}
+		first, _ := world(planTime.Add(-time.Hour))
+		second, c := world(planTime.Add(-time.Hour + 1))
+		dry, err := first.Stop(bg, nil, StopOptions{AllTopics: true, DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = second.Stop(bg, nil, StopOptions{AllTopics: true, Intent: Intent{Reason: "r", Plan: dry.Plan}})
+		wantCode(t, "the plan of another store", err, InvalidRequest, "another store")
+		if got := nameOf(t, c, "t"); got != "m" {
+			t.Errorf("mirror.name %q", got)
+		}
+		if _, err := first.Stop(bg, nil, StopOptions{AllTopics: true, Intent: Intent{Reason: "r", Plan: dry.Plan}}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestDestinationIsAskedBeforeReportsAreBelieved: what a process said long ago is no proof of what is here now.
+func TestDestinationIsAskedBeforeReportsAreBelieved(t *testing.T) {
+	for _, verb := range []string{verbStop, verbRecover} {
+		run := func(a *Admin, id string) (Result, error) {
+			if verb == verbStop {
+				return a.Stop(bg, []string{"t"}, StopOptions{Intent: Intent{DestinationClusterID: id}})
+			}
+			return a.Recover(bg, []string{"t"}, RecoverOptions{Intent: Intent{DestinationClusterID: id}})
+		}
+		world := func(seen time.Time, change ...func(*AdminConfig)) *Admin {
+			a, c := intentWorld(t, []TopicWish{wishOf("t", "m")}, statemachine.Mirroring, change...)
+			born(t, c, planTime.Add(-200*24*time.Hour))
+			report(t, c, NodeReport{Owner: "o", Mirror: "m", Seen: seen, DestinationID: "there"})
+			return a
+		}
+		old := planTime.Add(-100 * 24 * time.Hour)
+		_, err := run(world(old), "there")
+		wantCode(t, verb+" of what was reported", err, InvalidRequest, "there", "here", "itself")
+		r, err := run(world(old, func(c *AdminConfig) { c.DestinationClusterID = "here" }), "here")
+		if err != nil || r.Clusters.DestinationID != "here" || len(r.Notes) > 0 {
+			t.Errorf("%s of what is here: %v %v", verb, r, err)
+		}
+		// Where nobody else can say it, the report does, with its age.
+		for what, change := range map[string]func(*AdminConfig){
+			"no destination": func(c *AdminConfig) { c.Destination = nil },
+			"a deaf one":     func(c *AdminConfig) { c.Destination = &adminWorld{broken: errDown} },
+		} {
+			r, err = run(world(old, change), "there")
+			if err != nil || r.Clusters.DestinationID != "there" || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "process o said it, 100d ago") {
+				t.Errorf("%s, %s: %v %v", verb, what, r, err)
+			}
+			_, err = run(world(old, change), "here")
+			wantCode(t, verb+", "+what, err, InvalidRequest, "process o, 100d ago, has there", "here")
+			// What was said before the mirror was created was said of another one.
+			r, err = run(world(planTime.Add(-201*24*time.Hour), change), "")
+			if err != nil || r.Clusters.DestinationID != "" || len(r.Notes) > 0 {
+				t.Errorf("%s, %s: %v %v", verb, what, r, err)
+			}
+		}
+	}
+}
+
+// hangingLookup never answers.
+type hangingLookup struct{ asked int }
+
+func (h *hangingLookup) ClusterID(ctx context.Context) (string, error) { return "", h.hang(ctx) }
+
+func (h *hangingLookup) Topic(ctx context.Context, _ string) (Topic, error) {
+	return Topic{}, h.hang(ctx)
+}
+
+func (h *hangingLookup) hang(ctx context.Context) error {
+	h.asked++
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestAHangingDestinationIsWaitedForOnce: however many topics a verb is about.
+func TestAHangingDestinationIsWaitedForOnce(t *testing.T) {
+	var topics []string
+	var wishes []TopicWish
+	for i := range 40 {
+		topics = append(topics, fmt.Sprintf("t%02d", i))
+		wishes = append(wishes, wishOf(topics[i], "m"))
+	}
+	for name, verb := range map[string]func(ctx context.Context, a *Admin) error{
+		"describe": func(ctx context.Context, a *Admin) error {
+			d, err := a.Describe(ctx)
+			if err == nil && !strings.Contains(strings.Join(d.Notes, "\n"), "could not look up t00, t01, t02, t03, t04 and 35 more: ") {
+				t.Errorf("notes %q", d.Notes)
+			}
+			return err
+		},
+		"start": func(ctx context.Context, a *Admin) error { return refusedOnly(a.Start(ctx, topics, StartOptions{})) },
+		"pause": func(ctx context.Context, a *Admin) error { return refusedOnly(a.Pause(ctx, topics, PauseOptions{})) },
+		"resume": func(ctx context.Context, a *Admin) error {
+			return refusedOnly(a.Resume(ctx, nil, ResumeOptions{AllTopics: true}))
+		},
+		"stop": func(ctx context.Context, a *Admin) error { return refusedOnly(a.Stop(ctx, topics, StopOptions{})) },
+		"stop of others": func(ctx context.Context, a *Admin) error {
+			return refusedOnly(a.Stop(ctx, []string{"x", "y", "z"}, StopOptions{}))
+		},
+		"delete": func(ctx context.Context, a *Admin) error { return refusedOnly(a.Delete(ctx, DeleteOptions{})) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &hangingLookup{}
+			a := (&adminWorld{}).adminOver(t, controlWith(t, wishes...), nil, func(c *AdminConfig) { c.Destination = h })
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			began := time.Now()
+			if err := verb(ctx, a); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if took := time.Since(began); took > askBound || h.asked != 1 {
+				t.Errorf("%s: took %s, asked %d times", name, took, h.asked)
+			}
+		})
+	}
+}
+
+// refusedOnly is an error that is no refusal.
+func refusedOnly(_ Result, err error) error {
+	if codeOf(err) != -1 {
+		return nil
+	}
+	return err
 }
 
 func TestWrongClusterIsRefusedBeforeAnythingIsWritten(t *testing.T) {
@@ -325,5 +479,26 @@ func TestHistoryOfAHugeStopIsOneSmallRecord(t *testing.T) {
 	history, _ := w.admin(t, c).History(bg)
 	if err != nil || len(r.Topics) != len(wishes) || len(history) != 1 || len(history[0].Topics) != historyTopics || history[0].Detail != "and 7 more topics" {
 		t.Errorf("%v, %d results, history %d", err, len(r.Topics), len(history))
+	}
+}
+
+// TestNoTextForgesALine: whoever may write a note, an error or a setting must not write a line of a result or of a description.
+func TestNoTextForgesALine(t *testing.T) {
+	const forged = "x\n2026-01-01 stop by root\r\x1b[2K\u202e\u2028"
+	r := Result{Verb: "stop", Mirror: forged, Notes: []string{forged}, Topics: []TopicResult{{Topic: forged, Err: errors.New(forged)}}, Clusters: Clusters{SourceBootstrap: forged}}
+	d := Description{Mirror: forged, Head: forged, Notes: []string{forged}, Settings: Settings{"client.id": forged}, Nodes: []DescribedNode{{NodeReport: NodeReport{Owner: forged, Host: forged,
+		SourceError: forged, Trouble: []string{forged}}}}, Topics: []DescribedTopic{{Topic: forged, Partitions: []DescribedPartition{{State: "FAILED", Reason: forged}}, Origin: &TopicOrigin{Upstream: []string{forged}}}}}
+	for what, text := range map[string]string{"result": r.String(), "description": d.String(), "plan": FailoverPlan{Mirror: forged, SourceError: forged, Topics: []PlanTopic{{Topic: forged, Reason: forged}}}.String()} {
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "2026") || strings.ContainsAny(line, "\r\x1b\u202e\u2028") {
+				t.Errorf("%s: %q", what, line)
+			}
+		}
+		if !strings.Contains(text, `x\n2026-01-01 stop by root\r\x1b[2K\u202e\u2028`) {
+			t.Errorf("%s hides what is there:\n%s", what, text)
+		}
+	}
+	if got := OneLine("a tab\there, ö, 東京"); got != `a tab\there, ö, 東京` {
+		t.Errorf("%q", got)
 	}
 }

@@ -20,9 +20,12 @@ type CreateOptions struct {
 // DeleteOptions belong to Delete.
 type DeleteOptions struct {
 	// Purge takes out the last mirror epochs too: a later failback to this cluster's former source then copies everything again (spec decision 8).
-	Purge  bool
-	DryRun bool
-	Intent Intent
+	Purge bool
+	// Abandon lets go of partitions that only the state store knows of and that are not STOPPED: topics that were deleted at the destination leave such. It needs a Destination, which
+	// says which topics there are. If one of them does exist, its log stays closed for clients.
+	Abandon bool
+	DryRun  bool
+	Intent  Intent
 }
 
 // AlterConfigOptions belong to AlterConfig.
@@ -152,7 +155,7 @@ func (c *call) lookAtSource(ctx context.Context) (loops string, err error) {
 // Errors, in this order: InvalidRequest (the intent), InvalidClusterMirrorState (a partition of a topic of the mirror is not STOPPED), UnknownClusterMirror,
 // ClusterMirrorNotEmpty (a topic is wanted mirrored or paused).
 func (a *Admin) Delete(ctx context.Context, o DeleteOptions) (Result, error) {
-	c, err := a.begin(ctx, verbDelete, o.DryRun, o.Intent, o.Purge)
+	c, err := a.begin(ctx, verbDelete, o.DryRun, o.Intent, o.Purge, o.Abandon)
 	if err != nil {
 		return c.nothing(err)
 	}
@@ -174,6 +177,10 @@ func (a *Admin) Delete(ctx context.Context, o DeleteOptions) (Result, error) {
 				return out, err
 			}
 		}
+		abandoned, err := c.storedStopped(facts, o.Abandon)
+		if err != nil {
+			return out, err
+		}
 		if _, err := c.exists(s); err != nil {
 			return out, err
 		}
@@ -189,8 +196,12 @@ func (a *Admin) Delete(ctx context.Context, o DeleteOptions) (Result, error) {
 		s.Provenance = slices.DeleteFunc(slices.Clone(s.Provenance), func(x Provenance) bool { return x.Mirror == c.cfg.Mirror })
 		s.RemoveMirror(DeletedMirror{Name: c.cfg.Mirror, Purge: o.Purge, At: c.begun})
 		out.changed = true
+		if len(abandoned) > 0 {
+			out.detail, out.plan = "abandoned "+few(abandoned), abandoned
+			out.notes = append(out.notes, "let go of, and not opened if they exist: "+few(abandoned))
+		}
 		if o.Purge {
-			out.detail = "purge"
+			out.detail = strings.TrimSpace("purge " + out.detail)
 			out.notes = append(out.notes, "the last mirror epochs are deleted too: a failback from here copies everything again")
 		}
 		return out, nil
@@ -213,6 +224,46 @@ func (c *call) allStopped(topic string, found map[string]facts) error {
 		}
 	}
 	return nil
+}
+
+// storedStopped refuses partitions of this mirror that the state store has in another state than STOPPED, whoever knows of their topics: with the mirror goes whoever would open
+// them. abandon lets go of those of topics that the destination does not have among the mirror's, and they are returned.
+func (c *call) storedStopped(found map[string]facts, abandon bool) (abandoned []string, err error) {
+	names := map[TopicID]string{}
+	for _, p := range c.reports.Partitions {
+		if p.Mirror == c.cfg.Mirror {
+			names[p.TopicID] = p.Topic
+		}
+	}
+	members := map[TopicID]bool{}
+	for name, f := range found {
+		if f.err == nil {
+			names[f.topic.ID], members[f.topic.ID] = name, true
+		}
+	}
+	var open []string
+	for _, e := range c.stored {
+		if e.State.State == statemachine.Stopped || e.State.State == statemachine.Unknown {
+			continue
+		}
+		name := fmt.Sprintf("topic id %s", e.Key.TopicID)
+		if known := names[e.Key.TopicID]; known != "" {
+			name = known
+		}
+		name = fmt.Sprintf("%s partition %d (%s)", name, e.Key.Partition, e.State.State)
+		if abandon && c.cfg.Destination != nil && !members[e.Key.TopicID] {
+			abandoned = append(abandoned, name)
+		} else {
+			open = append(open, name)
+		}
+	}
+	slices.Sort(open)
+	slices.Sort(abandoned)
+	if len(open) > 0 {
+		return nil, c.refuse(InvalidClusterMirrorState, "", "the state store has partitions of this mirror that are not STOPPED: %s; Stop their topics and wait. For topics that were deleted: "+
+			"delete with Abandon, where the destination can be asked. Nothing has changed", few(open))
+	}
+	return abandoned, nil
 }
 
 // AlterConfig sets and unsets settings of the mirror in one step (spec §1.5). A changed connection setting makes the running mirror connect anew. Topics that are excluded now are

@@ -364,3 +364,55 @@ func TestSpec1_2ListNamesTopicsThatAreNotStopped(t *testing.T) {
 		t.Errorf("control down: %v", err)
 	}
 }
+
+// TestDeleteAsksTheStateStoreForEveryPartition: with the mirror goes whoever would open what only the store knows of.
+func TestDeleteAsksTheStateStoreForEveryPartition(t *testing.T) {
+	nobody := func(c *AdminConfig) { c.Destination = nil }
+	for what, tc := range map[string]struct {
+		states []statemachine.State
+		change func(*AdminConfig)
+		words  []string // of the refusal; none: it is deleted
+	}{
+		"stopping and failed, no destination": {[]statemachine.State{statemachine.Stopping, statemachine.Failed, statemachine.Stopped}, nobody, []string{"partition 0 (STOPPING)", "partition 1 (FAILED)", adminTopicID("t").String()}},
+		"stopped, no destination":             {[]statemachine.State{statemachine.Stopped, statemachine.Unknown}, nobody, nil},
+		"of another topic":                    {[]statemachine.State{statemachine.Mirroring}, func(c *AdminConfig) { c.Destination = &adminWorld{} }, []string{"partition 0 (MIRRORING)", "Abandon"}},
+	} {
+		w, c := &adminWorld{}, controlWith(t, wishOf("t", "m.stopped"))
+		w.has("m", "t", tc.states...)
+		w.has("other", "x", statemachine.Mirroring)
+		_, err := w.adminOver(t, c, nil, tc.change).Delete(bg, DeleteOptions{})
+		_, there := entryOf(t, c)
+		if len(tc.words) == 0 {
+			if err != nil || there {
+				t.Errorf("%s: %v", what, err)
+			}
+			continue
+		}
+		wantCode(t, what, err, InvalidClusterMirrorState, tc.words...)
+		if !there {
+			t.Errorf("%s: deleted", what)
+		}
+	}
+
+	// The destination says which topics there are: what is left of a deleted one is let go of only when that is asked for, what is left of a living one never.
+	w, c := &adminWorld{}, controlWith(t, wishOf("t", "m.stopped"))
+	w.has("m", "old", statemachine.Failed)
+	w.has("m", "t", statemachine.Stopped)
+	delete(w.topics, "old")
+	_, err := w.adminOver(t, c, nil, nobody).Delete(bg, DeleteOptions{Abandon: true})
+	wantCode(t, "nobody knows what there is", err, InvalidClusterMirrorState, "partition 0 (FAILED)")
+	_, err = w.adminOver(t, c, nil).Delete(bg, DeleteOptions{})
+	wantCode(t, "not asked for", err, InvalidClusterMirrorState, "partition 0 (FAILED)")
+	w.topics["t"] = Topic{Name: "t", ID: adminTopicID("old"), Partitions: 0}
+	_, err = w.adminOver(t, c, nil).Delete(bg, DeleteOptions{Abandon: true})
+	wantCode(t, "it is a topic of this mirror", err, InvalidClusterMirrorState, "t partition 0 (FAILED)")
+	w.has("m", "t", statemachine.Stopped)
+	a := w.adminOver(t, c, nil)
+	r, err := a.Delete(bg, DeleteOptions{Abandon: true})
+	if _, there := entryOf(t, c); err != nil || there || !strings.Contains(strings.Join(r.Notes, "\n"), "partition 0 (FAILED)") {
+		t.Errorf("%v %v", r, err)
+	}
+	if history, err := a.History(bg); err != nil || len(history) != 1 || !strings.Contains(history[0].Detail, "abandoned topic id "+adminTopicID("old").String()) {
+		t.Errorf("%v %v", history, err)
+	}
+}

@@ -60,8 +60,8 @@ func TestDryRunRefusesWhatCannotBeRecorded(t *testing.T) {
 	}
 }
 
-// A word without end in the history, or a record without end that somebody has stored, holds up no failover.
-func TestStopIsRecordedWhateverItsReason(t *testing.T) {
+// A name without end in the history, or a record without end that somebody has stored, holds up no failover.
+func TestStopIsRecordedWhateverStandsBesideIt(t *testing.T) {
 	log := keyedlog.NewMemory()
 	w, c := &adminWorld{}, NewControl(log)
 	mustUpdate(t, c, func(s *ControlState) {
@@ -74,8 +74,16 @@ func TestStopIsRecordedWhateverItsReason(t *testing.T) {
 	}
 	putRecords(t, log, map[string][]byte{string(key): []byte(`{"version":1,"settings":{"client.id":"` + strings.Repeat("x", 2*controlRecordLimit) + `"}}`)})
 	w.has("m", "t", statemachine.Mirroring)
-	reason := strings.Repeat("ö\x01", 1<<20)
-	a := w.admin(t, c)
+	name := strings.Repeat("ö\x01", 1<<20)
+	a := w.adminOver(t, c, nil, func(cfg *AdminConfig) { cfg.Operator.Client = name })
+	for what, reason := range map[string]string{"too long": strings.Repeat("ö", 1001), "two lines": "drill\n2026-01-01 stop by root", "a carriage return": "drill\rfake", "turned round": "a\u202eb",
+		"a line separator": "a\u2028b", "an escape": "a\x1b[2K", "without end": strings.Repeat("x", 2<<20)} {
+		for _, dry := range []bool{true, false} {
+			_, err := a.Stop(bg, []string{"t"}, StopOptions{DryRun: dry, Intent: Intent{Reason: reason}})
+			wantCode(t, what, err, InvalidRequest, "a reason ")
+		}
+	}
+	reason := strings.Repeat("ö", 1000)
 	dry, err := a.Stop(bg, []string{"t"}, StopOptions{DryRun: true, Intent: Intent{Reason: reason}})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +92,7 @@ func TestStopIsRecordedWhateverItsReason(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	history, err := a.History(bg)
-	if err != nil || len(history) != 1 || len(history[0].Reason) > historyText+8 || !strings.HasPrefix(history[0].Reason, "ö\x01ö") || !strings.HasSuffix(history[0].Reason, "…") {
+	if err != nil || len(history) != 1 || history[0].Reason != reason || len(history[0].Who.Client) > historyText+8 || !strings.HasPrefix(history[0].Who.Client, "ö\x01ö") {
 		t.Errorf("%v, %d entries", err, len(history))
 	}
 }

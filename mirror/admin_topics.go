@@ -78,10 +78,8 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 	if err != nil {
 		return c.nothing(err)
 	}
-	if c.destinationID == "" {
-		if err := c.askDestination(ctx); err != nil {
-			return c.nothing(err)
-		}
+	if err := c.askDestination(ctx); err != nil {
+		return c.nothing(err)
 	}
 	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
 		var out outcome
@@ -201,7 +199,7 @@ func (c *call) holdOrGoOn(ctx context.Context, topics []string, all bool, to sta
 
 func (c *call) holdOrGoOnTopic(s *ControlState, topic string, f facts, to statemachine.Desired, from statemachine.State, allowed func(string, statemachine.Desired) error) (bool, error) {
 	missing := f.missing()
-	if c.cfg.Destination == nil {
+	if c.cfg.Destination == nil || c.cfg.DestinationAssumed {
 		missing = nil // that nobody has reported a topic does not say that it does not exist
 	}
 	wish, want, err := c.member(s, topic, missing)
@@ -246,10 +244,8 @@ func (a *Admin) Recover(ctx context.Context, topics []string, o RecoverOptions) 
 	if err != nil {
 		return c.nothing(err)
 	}
-	if c.destinationID == "" {
-		if err := c.askDestination(ctx); err != nil {
-			return c.nothing(err)
-		}
+	if err := c.askDestination(ctx); err != nil {
+		return c.nothing(err)
 	}
 	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
 		names := topics
@@ -368,7 +364,11 @@ func (c *call) look(ctx context.Context, topics []string) (map[string]facts, err
 			byID[t.ID] = name
 		}
 	}
+	c.stored = nil
 	err := c.cfg.States.Load(ctx, func(e statemachine.Entry) error {
+		if e.Key.Mirror == c.cfg.Mirror {
+			c.stored = append(c.stored, e)
+		}
 		if name, ok := byID[e.Key.TopicID]; ok {
 			f := found[name]
 			f.states = append(f.states, partitionFact{e.Key.Mirror, e.Key.Partition, e.State})
@@ -382,14 +382,23 @@ func (c *call) look(ctx context.Context, topics []string) (map[string]facts, err
 	return found, nil
 }
 
-// topic looks one topic up at the destination. Where there is none to ask, the topic is what its newest report says.
+// topic looks one topic up at the destination. Where there is none to ask, and where one that is only assumed does not know it, the topic is what its newest report says.
 func (c *call) topic(ctx context.Context, name string) (Topic, error) {
-	if c.cfg.Destination == nil {
+	if c.cfg.DestinationAssumed {
+		if err := c.askDestination(ctx); err != nil { // whether it is the one
+			return Topic{Name: name}, err
+		}
+	}
+	if c.cfg.Destination == nil || c.elsewhere {
 		return c.reported(name)
 	}
-	ctx, stop := context.WithTimeout(ctx, askBound)
-	defer stop()
-	return c.cfg.Destination.Topic(ctx, name)
+	t, err := ask(ctx, c, func(ctx context.Context) (Topic, error) { return c.cfg.Destination.Topic(ctx, name) })
+	if c.cfg.DestinationAssumed && err != nil {
+		if reported, unreported := c.reported(name); unreported == nil {
+			return reported, nil
+		}
+	}
+	return t, err
 }
 
 // reported is the topic as its newest report says. That reports cannot be read does not say that nobody has the topic.
@@ -419,8 +428,6 @@ func (c *call) reported(name string) (Topic, error) {
 // lookStrangers asks the destination only for topics that are in no mirror: a verb about members asks nobody.
 func (c *call) lookStrangers(ctx context.Context, topics []string) (map[string]error, error) {
 	missing := make(map[string]error)
-	bounded, stop := context.WithTimeout(ctx, askBound)
-	defer stop()
 	for _, name := range topics {
 		if _, known := c.known.Topic(name); known || c.cfg.Destination == nil {
 			continue
@@ -428,7 +435,9 @@ func (c *call) lookStrangers(ctx context.Context, topics []string) (map[string]e
 		if _, asked := missing[name]; asked {
 			continue
 		}
-		_, missing[name] = c.cfg.Destination.Topic(bounded, name)
+		if _, missing[name] = c.topic(ctx, name); c.elsewhere {
+			delete(missing, name) // that nobody has reported a topic does not say that it does not exist
+		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("mirror %s: looking up topic %q at the destination, nothing has changed: %w", c.cfg.Mirror, name, ctx.Err())
 		}

@@ -13,11 +13,33 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// silentAfter is how long a process may be silent before it counts as not running: it reports at every refresh of its metadata, which is 30 s unless set otherwise.
+// silentAfter is how long a process may be silent at least before it counts as not running.
 const silentAfter = 2 * time.Minute
 
-// repeatedAfter is how long a process that is heard of may leave out a partition of which nothing is new (refreshedReports refreshes of 30 s), with some room.
-const repeatedAfter = refreshedReports*30*time.Second + silentAfter
+// clockLeeway is how far the clocks of two hosts may be apart before a report that is not due yet says that one of them is wrong.
+const clockLeeway = 5 * time.Second
+
+// interval is how often the process reports at least: at every refresh of its metadata, which is 30 s unless set otherwise.
+func (n *NodeReport) interval() time.Duration { return cmp.Or(n.Interval, 30*time.Second) }
+
+// patience is how long the process may be silent before it counts as not running.
+func (n *NodeReport) patience() time.Duration { return max(silentAfter, 3*n.interval()) }
+
+// repeatedAfter is how long the process may leave out a partition of which nothing is new (refreshedReports refreshes), with some room.
+func (n *NodeReport) repeatedAfter() time.Duration {
+	return refreshedReports*n.interval() + n.patience()
+}
+
+// age says how long ago the process reported, or that nobody can know.
+func (n *NodeReport) age(now time.Time) string {
+	if ahead(n.Seen, now) {
+		return fmt.Sprintf("the clock of %s is %s ahead: its age is not known", cmp.Or(n.Host, n.Owner), span(n.Seen.Sub(now)))
+	}
+	return age(now.Sub(n.Seen))
+}
+
+// ahead says that a moment is in the future, so that the clock that gave it, or the one here, is wrong.
+func ahead(moment, now time.Time) bool { return moment.Sub(now) > clockLeeway }
 
 // Description is how a mirror is, as far as its desired state, the state store and the reports of its processes say; they may be dead since. It is plain data. Numbers that
 // nobody knows are unknown, and what was only reported has a time.
@@ -26,20 +48,22 @@ type Description struct {
 	Taken    time.Time
 	Head     string // the verdict, in one line
 	Partial  bool   // some of the topics, or some of a topic set, are stopped and the others are not
-	Alive    bool   // a process of this mirror was heard of within the last two minutes
+	Alive    bool   // a process of this mirror is not Silent, and its clock is not ahead
 	Clusters Clusters
 	Created  time.Time
 	Settings Settings // as set, without defaults; secrets are "[hidden]"
 	Nodes    []DescribedNode
 	Topics   []DescribedTopic // by name
 	Notes    []string         // what else a person has to know, one sentence each
+	strays   map[string]int   // how many partitions that the state store has in each state belong to no topic that is known here; without those that are done
 	deaf     bool             // reports cannot be read: nothing is known of processes, which does not say that there are none
 }
 
 // DescribedNode is one process that runs, or ran, the mirror.
 type DescribedNode struct {
 	NodeReport
-	Silent bool // it was not heard of within the last two minutes
+	Silent     bool // by its clock it was not heard of for two minutes, or for three of its intervals where those are longer
+	ClockAhead bool // its report is of a moment that has not come yet here: it is not known whether it runs
 }
 
 // DescribedTopic is one topic of the mirror.
@@ -104,6 +128,8 @@ func (a *Admin) Describe(ctx context.Context) (Description, error) {
 		d.Clusters = Clusters{SourceID: entry.SourceClusterID, SourceBootstrap: c.settings.shown(bootstrapSetting), DestinationID: c.destinationID, DestinationBootstrap: a.cfg.DestinationBootstrap}
 	}
 	topics := map[string]Topic{}
+	var hidden []string
+	why := ""
 	for _, name := range c.members(&c.known, nil) {
 		t, err := c.reported(name)
 		if err != nil && a.cfg.Destination != nil {
@@ -115,8 +141,11 @@ func (a *Admin) Describe(ctx context.Context) (Description, error) {
 		if err == nil {
 			topics[name] = t
 		} else if !errors.Is(err, ErrUnknownTopic) && !errors.Is(err, c.deaf) {
-			d.Notes = append(d.Notes, fmt.Sprintf("the destination could not look up %s: %v", name, err))
+			hidden, why = append(hidden, name), cmp.Or(why, err.Error())
 		}
+	}
+	if len(hidden) > 0 {
+		d.Notes = append(d.Notes, fmt.Sprintf("the destination could not look up %s: %s", few(hidden), why))
 	}
 	stored := map[statemachine.Key]statemachine.Entry{}
 	if err := a.cfg.States.Load(ctx, func(e statemachine.Entry) error {
@@ -146,9 +175,21 @@ func (d *Description) fill(s *ControlState, reports *Reports, settings Settings,
 			continue
 		}
 		heard[n.Owner] = n
-		silent := d.Taken.Sub(n.Seen) > silentAfter
-		d.Alive = d.Alive || !silent
-		d.Nodes = append(d.Nodes, DescribedNode{n, silent})
+		x := DescribedNode{n, d.Taken.Sub(n.Seen) > n.patience(), ahead(n.Seen, d.Taken)}
+		d.Alive = d.Alive || !x.Silent && !x.ClockAhead
+		d.Nodes = append(d.Nodes, x)
+	}
+	known := map[TopicID]bool{}
+	for _, t := range topics {
+		known[t.ID] = true
+	}
+	for key, e := range stored {
+		if !known[key.TopicID] && e.State.State != statemachine.Stopped && e.State.State != statemachine.Unknown {
+			if d.strays == nil {
+				d.strays = map[string]int{}
+			}
+			d.strays[e.State.State.String()]++
+		}
 	}
 	for _, w := range s.Topics {
 		mirror, want, err := w.Wish()
@@ -204,8 +245,8 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 		if known && there && x.State != statemachine.Stopped.String() {
 			// A process that is heard of reports what changes; what it has not told again is as it was.
 			node, ok := heard[x.Owner]
-			now := ok && d.Taken.Sub(node.Seen) <= silentAfter && node.SourceError == "" && x.State == statemachine.Mirroring.String() &&
-				!x.Reported.Before(node.Opened) && d.Taken.Sub(x.Reported) <= repeatedAfter && x.Reported.Sub(x.SourceSeen) <= silentAfter
+			now := ok && !ahead(node.Seen, d.Taken) && !ahead(x.Reported, d.Taken) && d.Taken.Sub(node.Seen) <= node.patience() && node.SourceError == "" && x.State == statemachine.Mirroring.String() &&
+				!x.Reported.Before(node.Opened) && d.Taken.Sub(x.Reported) <= node.repeatedAfter() && x.Reported.Sub(x.SourceSeen) <= silentAfter
 			x.Lag = Lag{Offsets: KnownNumber(max(0, source-copied)), AtLeast: !now}
 		}
 	}
@@ -230,7 +271,7 @@ func (d *Description) verdict(settings Settings) {
 		}
 	}
 	d.Partial = len(torn) > 0
-	var stopped, paused, failed, partitions, unfinished int
+	var stopped, paused, failed, partitions, unfinished, unseen int
 	for _, t := range d.Topics {
 		switch t.want {
 		case statemachine.WantStopped:
@@ -247,7 +288,11 @@ func (d *Description) verdict(settings Settings) {
 				unfinished++
 			}
 		}
-		if len(t.Partitions) == 0 && t.want != statemachine.WantStopped && !d.deaf {
+		switch {
+		case len(t.Partitions) > 0:
+		case t.want == statemachine.WantStopped:
+			unseen++
+		case !d.deaf:
 			d.Notes = append(d.Notes, t.Topic+": not taken up by any process yet")
 		}
 	}
@@ -257,6 +302,8 @@ func (d *Description) verdict(settings Settings) {
 	case len(torn) > 0:
 	case len(d.Topics) == 0:
 		head = append(head, "NO TOPICS")
+	case stopped == len(d.Topics) && (unfinished > 0 || unseen > 0):
+		head = append(head, "TO BE FAILED OVER: "+all)
 	case stopped == len(d.Topics):
 		head = append(head, "FAILED OVER: "+all)
 	default:
@@ -272,6 +319,12 @@ func (d *Description) verdict(settings Settings) {
 	if unfinished > 0 {
 		head = append(head, fmt.Sprintf("%s still to be opened", plural(unfinished, "partition", "partitions")))
 	}
+	if unseen > 0 {
+		head = append(head, plural(unseen, "stopped topic", "stopped topics")+" not known to be open")
+	}
+	for _, state := range slices.Sorted(maps.Keys(d.strays)) {
+		head = append(head, fmt.Sprintf("%s %s of topics not known here", plural(d.strays[state], "partition", "partitions"), state))
+	}
 	if failed > 0 {
 		head = append(head, fmt.Sprintf("%d of %s FAILED", failed, plural(partitions, "partition", "partitions")))
 	}
@@ -281,13 +334,17 @@ func (d *Description) verdict(settings Settings) {
 	case len(d.Nodes) == 0:
 		head = append(head, "no process has reported yet")
 	case !d.Alive:
-		var last time.Time
-		for _, n := range d.Nodes {
-			if n.Seen.After(last) {
-				last = n.Seen
+		var last *DescribedNode
+		for i, n := range d.Nodes {
+			if last == nil || n.Seen.After(last.Seen) {
+				last = &d.Nodes[i]
 			}
 		}
-		head = append(head, "NO PROCESS was heard of for "+span(d.Taken.Sub(last)))
+		if last.ClockAhead {
+			head = append(head, "WHETHER A PROCESS RUNS IS NOT KNOWN: "+last.age(d.Taken))
+		} else {
+			head = append(head, "NO PROCESS was heard of for "+span(d.Taken.Sub(last.Seen)))
+		}
 	}
 	d.Head = strings.Join(head, "; ")
 }
@@ -333,11 +390,14 @@ func (d Description) String() string {
 		var rows [][]string
 		for _, n := range d.Nodes {
 			word := "seen " + age(d.Taken.Sub(n.Seen))
-			if n.Silent {
-				word = fmt.Sprintf("no word for %s: it is not running or cannot write", span(d.Taken.Sub(n.Seen)))
+			switch {
+			case n.ClockAhead:
+				word = n.age(d.Taken)
+			case n.Silent:
+				word = fmt.Sprintf("no word for %s by its clock: it is not running or cannot write", span(d.Taken.Sub(n.Seen)))
 			}
 			source := cmp.Or(n.SourceError, "answers")
-			if n.Silent && n.SourceError == "" {
+			if (n.Silent || n.ClockAhead) && n.SourceError == "" {
 				source = "unknown"
 			}
 			rows = append(rows, []string{n.Owner, n.Host, fmt.Sprint(n.PID), stamp(n.Opened), word, source})
@@ -401,6 +461,9 @@ func (d Description) String() string {
 func (d *Description) seen(n Number, at time.Time) string {
 	if _, known := n.Value(); !known || at.IsZero() {
 		return "unknown"
+	}
+	if ahead(at, d.Taken) {
+		return fmt.Sprintf("%s, seen by a clock that is ahead", n)
 	}
 	return fmt.Sprintf("%s, seen %s", n, age(d.Taken.Sub(at)))
 }

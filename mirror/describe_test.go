@@ -158,7 +158,7 @@ func TestSpec1_3DescribeNeverShowsALagThatNobodyKnows(t *testing.T) {
 		"nothing was new for long": {NodeReport{Seen: planTime}, statemachine.Mirroring, 5 * time.Minute, time.Minute, "30"},
 		"dead":                     {NodeReport{Seen: planTime.Add(-silentAfter - 1)}, statemachine.Mirroring, 0, 0, lost},
 		"told by an earlier process of that owner": {NodeReport{Seen: planTime, Opened: planTime.Add(-time.Second)}, statemachine.Mirroring, 2 * time.Second, 0, lost},
-		"not told again when it had to be":         {NodeReport{Seen: planTime}, statemachine.Mirroring, repeatedAfter + 1, 0, lost},
+		"not told again when it had to be":         {NodeReport{Seen: planTime}, statemachine.Mirroring, (&NodeReport{}).repeatedAfter() + 1, 0, lost},
 		"the source was not measured then":         {NodeReport{Seen: planTime}, statemachine.Mirroring, 0, silentAfter + 1, lost},
 		"source is down":                           {NodeReport{Seen: planTime, SourceError: "refused"}, statemachine.Mirroring, 0, 0, lost},
 		"failed":                                   {NodeReport{Seen: planTime}, statemachine.Failed, 0, 0, lost},
@@ -206,7 +206,13 @@ func TestAcceptance2_11HeadLineOfATornMirror(t *testing.T) {
 			"PARTIALLY FAILED OVER: 1 of 2 topics of set billing (STOPPED b1; MIRRORING b2); PARTIALLY FAILED OVER: 1 of 2 topics of set shop (STOPPED s2; MIRRORING s1)"},
 		"nothing": {nil, nil, "NO TOPICS"},
 	} {
-		d := describe(t, &adminWorld{}, withSettings(t, tc.settings, tc.wishes...))
+		w := &adminWorld{}
+		for _, wish := range tc.wishes {
+			if stopped(wish.MirrorName) {
+				w.has("m", wish.Topic, statemachine.Stopped)
+			}
+		}
+		d := describe(t, w, withSettings(t, tc.settings, tc.wishes...))
 		if want := tc.head + "; no process has reported yet"; d.Head != want || d.Partial != strings.HasPrefix(tc.head, "PARTIALLY") {
 			t.Errorf("%s: %q, partial %v; want %q", what, d.Head, d.Partial, want)
 		}
@@ -227,7 +233,7 @@ func TestDescribeOfATopicThatNobodyHasReported(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 	w.broken = errDown
-	if d = describe(t, w, c); !strings.Contains(strings.Join(d.Notes, "\n"), "could not look up t: down") {
+	if d = describe(t, w, c); !strings.Contains(strings.Join(d.Notes, "\n"), "could not look up new, t: down") {
 		t.Errorf("notes %q", d.Notes)
 	}
 }
@@ -265,5 +271,68 @@ func TestDescribeTellsTopicsOfOneNameApart(t *testing.T) {
 	w.has("m", "t", statemachine.Mirroring, statemachine.Mirroring)
 	if p := partOf(t, describe(t, w, c), "t", 1); p.DestinationEnd != (Number{}) || p.State != "MIRRORING" || !p.Reported.IsZero() {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestHeadClaimsOnlyWhatIsKnown: a wish is no state, and a partition whose topic nobody can name is one all the same.
+func TestHeadClaimsOnlyWhatIsKnown(t *testing.T) {
+	for what, tc := range map[string]struct {
+		states  []statemachine.State
+		nowhere bool // no process has reported the topic, and no destination can be asked
+		wish    string
+		head    string
+	}{
+		"open":                {[]statemachine.State{statemachine.Stopped}, false, "m.stopped", "FAILED OVER: 1 topic; no process"},
+		"not open yet":        {[]statemachine.State{statemachine.Stopped, statemachine.Stopping}, false, "m.stopped", "TO BE FAILED OVER: 1 topic; 1 partition still to be opened; no process"},
+		"nothing known":       {nil, true, "m.stopped", "TO BE FAILED OVER: 1 topic; 1 stopped topic not known to be open; no process"},
+		"stopped, not known":  {[]statemachine.State{statemachine.Stopped}, true, "m.stopped", "TO BE FAILED OVER: 1 topic; 1 stopped topic not known to be open; no process"},
+		"failed, not known":   {[]statemachine.State{statemachine.Failed, statemachine.Stopping}, true, "m.stopped", "TO BE FAILED OVER: 1 topic; 1 stopped topic not known to be open; 1 partition FAILED of topics not known here; 1 partition STOPPING of topics not known here; no process"},
+		"mirrored, not known": {[]statemachine.State{statemachine.Failed}, true, "m", "MIRRORING: 1 topic; 1 partition FAILED of topics not known here; no process"},
+	} {
+		w, c := &adminWorld{}, controlWith(t, wishOf("t", tc.wish))
+		w.has("m", "t", tc.states...)
+		d := describe(t, w, c, func(cfg *AdminConfig) {
+			if tc.nowhere {
+				cfg.Destination = nil
+			}
+		})
+		if !strings.HasPrefix(d.Head, tc.head) {
+			t.Errorf("%s: %q, want %q", what, d.Head, tc.head)
+		}
+	}
+}
+
+// TestLivenessGoesByTheProcess: by how often it reports, and by no clock that is known to be wrong.
+func TestLivenessGoesByTheProcess(t *testing.T) {
+	for what, tc := range map[string]struct {
+		ago, interval time.Duration
+		alive         bool
+		head, lag     string
+	}{
+		"in step, seldom":     {3 * time.Minute, 10 * time.Minute, true, "MIRRORING: 1 topic", "0"},
+		"late, seldom":        {29 * time.Minute, 10 * time.Minute, true, "MIRRORING: 1 topic", "0"},
+		"dead, seldom":        {31 * time.Minute, 10 * time.Minute, false, "MIRRORING: 1 topic; NO PROCESS was heard of for 31m", "unknown, 0 when last seen"},
+		"alive, often":        {time.Minute, time.Second, true, "MIRRORING: 1 topic", "0"},
+		"dead, often":         {3 * time.Minute, time.Second, false, "MIRRORING: 1 topic; NO PROCESS was heard of for 3m", "unknown, 0 when last seen"},
+		"an interval unknown": {3 * time.Minute, 0, false, "MIRRORING: 1 topic; NO PROCESS was heard of for 3m", "unknown, 0 when last seen"},
+		"a little ahead":      {-3 * time.Second, 0, true, "MIRRORING: 1 topic", "0"},
+		"two hours ahead": {-2*time.Hour + time.Minute, 0, false, "MIRRORING: 1 topic; WHETHER A PROCESS RUNS IS NOT KNOWN: the clock of host-1 is 119m ahead: its age is not known",
+			"unknown, 0 when last seen"},
+	} {
+		w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
+		w.has("m", "t", statemachine.Mirroring)
+		at := planTime.Add(-tc.ago)
+		report(t, c, NodeReport{Owner: "o", Mirror: "m", Host: "host-1", Seen: at, Interval: tc.interval}, PartitionReport{Mirror: "m", Topic: "t", TopicID: adminTopicID("t"), Owner: "o",
+			State: statemachine.Mirroring, SourceEnd: 9, SourceSeen: at, DestinationEnd: 9, At: at})
+		d := describe(t, w, c)
+		if d.Head != tc.head || d.Alive != tc.alive {
+			t.Errorf("%s: alive %v, %q; want %v, %q", what, d.Alive, d.Head, tc.alive, tc.head)
+		}
+		if lag := partOf(t, d, "t", 0).Lag.String(); lag != tc.lag {
+			t.Errorf("%s: lag %q, want %q", what, lag, tc.lag)
+		}
+		if text := d.String(); strings.Contains(text, "answers") != tc.alive || tc.ago < -clockLeeway && strings.Contains(text, "<1s ago") {
+			t.Errorf("%s:\n%s", what, text)
+		}
 	}
 }

@@ -4,18 +4,59 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
+
+// reasonLength is how many characters an Intent.Reason has at most.
+const reasonLength = 1000
 
 // Intent is why a verb is used and of which clusters it is meant. Every field may be empty, unless the Admin is strict. It is recorded in the history.
 type Intent struct {
-	Reason string
+	Reason string // one line, at most 1000 characters
 	// Plan is Result.Plan of a dry run: the verb is refused, and nothing changes, when it would do anything else than that dry run said.
 	Plan string
 	// SourceClusterID and DestinationClusterID are which clusters the operator means; others are refused before anything is written.
 	SourceClusterID      string
 	DestinationClusterID string
 	detail               string // what the history says besides: which failover or failback the verb is a part of
+}
+
+// fault is why the intent cannot be meant, "" if it can: the history shows it as one line.
+func (i Intent) fault() string {
+	if n := utf8.RuneCountInString(i.Reason); n > reasonLength {
+		return fmt.Sprintf("a reason has at most %d characters, this one %d", reasonLength, n)
+	}
+	if at := strings.IndexFunc(i.Reason, forges); at >= 0 {
+		r, _ := utf8.DecodeRuneInString(i.Reason[at:])
+		return fmt.Sprintf("a reason is one line of text, and this one has the character %q", r)
+	}
+	return ""
+}
+
+// forges says whether a character in a text makes what is printed look like something else: it ends the line, moves the cursor, or turns the order round.
+func forges(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+}
+
+// OneLine is a text that somebody else wrote, such as the reason of a HistoryEntry, for a place in a line: characters that would end the line, move the cursor or turn the order
+// of reading are written as in Go.
+func OneLine(text string) string {
+	if strings.IndexFunc(text, forges) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if forges(r) {
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // Clusters are the two sides of a mirror, to be shown before anything is opened, discarded or deleted. "" is not known.
@@ -106,7 +147,7 @@ func planDifference(asked, now string) string {
 		return "it is not the plan of any dry run"
 	}
 	var differ []string
-	for i, what := range []string{"it was made for another request", "it was made for other clusters", "it would do something else now"} {
+	for i, what := range []string{"it was made for another request", "it was made for other clusters or another store", "it would do something else now"} {
 		if a[i] != n[i] {
 			differ = append(differ, what)
 		}

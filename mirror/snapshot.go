@@ -229,7 +229,7 @@ func topicOf(s *Snapshot, topic string) (TopicSnapshot, bool) {
 type planText struct{ strings.Builder }
 
 func (t *planText) line(format string, args ...any) {
-	fmt.Fprintf(&t.Builder, format, args...)
+	t.WriteString(OneLine(fmt.Sprintf(format, args...))) // texts of operators, processes and brokers are among them
 	t.WriteByte('\n')
 }
 
@@ -237,7 +237,11 @@ func (t *planText) table(header []string, rows [][]string) {
 	var aligned strings.Builder
 	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{header}, rows...) {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = OneLine(cell)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	w.Flush()
 	for line := range strings.Lines(aligned.String()) {
