@@ -21,6 +21,8 @@ The library never fails over by itself. It offers facts (states, ends, ages, err
 	gate                   the switch of a destination log that keeps clients from writing
 	consent                a person's permission to drop exactly named records
 	sink                   where records go before they are dropped
+	spec §n, decision n    in comments: the project's own specification of KIP-1279's behaviour, from which the rule comes
+	F-nn                   in comments and tests: a failure from the field that the rule or the test answers
 
 # The life of a partition
 

@@ -126,7 +126,7 @@ func TestF81KillNineTimesTwoHundred(t *testing.T) {
 
 // f81Child is one life: what main does, with small fetches, short pauses and no status lines.
 func f81Child(ctx context.Context, source string) error {
-	r, err := start(ctx, os.Stderr, os.Getenv(f81Folder), inFolder(os.Getenv(f81Folder)), []string{source}, []string{f81Topic}, func(c *mirror.Config) {
+	r, err := start(ctx, os.Stderr, os.Getenv(f81Folder), "files", inFolder(os.Getenv(f81Folder)), []string{source}, []string{f81Topic}, func(c *mirror.Config) {
 		c.Fetch = mirror.FetchOptions{PartitionMaxBytes: 1, MaxWait: 20 * time.Millisecond}
 		c.Retry = mirror.RetryPolicy{Initial: 5 * time.Millisecond, Max: 20 * time.Millisecond}
 		c.FetchBackoff = 5 * time.Millisecond

@@ -44,6 +44,7 @@ func main() {
 	topics := flag.String("topic", "", "topics to mirror, separated by commas")
 	state := flag.String("state", "", "host:port of brokers of the Kafka cluster that keeps the states, separated by commas (default: the folder does)")
 	replicas := flag.Int("state-replicas", kafkastore.DefaultReplicationFactor, "replication factor of the topics that -state makes")
+	name := flag.String("mirror", "files", "name of the mirror, as verbs call it")
 	every := flag.Duration("every", 5*time.Second, "time between status lines")
 	flag.Parse()
 	if *dir == "" || *source == "" || *topics == "" || *every <= 0 || flag.NArg() > 0 {
@@ -63,7 +64,7 @@ func main() {
 			return store, nil
 		}
 	}
-	if err := run(ctx, os.Stdout, *dir, records, split(*source), split(*topics), *every); err != nil {
+	if err := run(ctx, os.Stdout, *dir, *name, records, split(*source), split(*topics), *every); err != nil {
 		fmt.Fprintln(os.Stderr, "custombroker:", err)
 		os.Exit(1)
 	}
@@ -88,8 +89,8 @@ func inFolder(dir string) opener {
 }
 
 // run mirrors until ctx ends, and prints events and status lines. out is written to by several goroutines, one line at a time.
-func run(ctx context.Context, out io.Writer, dir string, records opener, source, topics []string, every time.Duration) error {
-	r, err := start(ctx, out, dir, records, source, topics, nil)
+func run(ctx context.Context, out io.Writer, dir, name string, records opener, source, topics []string, every time.Duration) error {
+	r, err := start(ctx, out, dir, name, records, source, topics, nil)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ type running struct {
 }
 
 // start opens the folder and mirrors the topics into it. adjust, if there is one, may change the mirror's configuration.
-func start(ctx context.Context, out io.Writer, dir string, records opener, source, topics []string, adjust func(*mirror.Config)) (_ *running, err error) {
+func start(ctx context.Context, out io.Writer, dir, name string, records opener, source, topics []string, adjust func(*mirror.Config)) (_ *running, err error) {
 	r := &running{}
 	defer func() {
 		if err != nil {
@@ -143,7 +144,7 @@ func start(ctx context.Context, out io.Writer, dir string, records opener, sourc
 		return nil, err
 	}
 	config := mirror.Config{
-		Name: "files", Source: r.source, Destination: r.destination, Store: keyedlog.NewStateStore(r.records), Control: r.control,
+		Name: name, Source: r.source, Destination: r.destination, Store: keyedlog.NewStateStore(r.records), Control: r.control,
 		Sink:    mirror.Discard, // what a truncation drops is gone: a real broker keeps it somewhere
 		OnEvent: func(e mirror.Event) { fmt.Fprintln(out, e) },
 	}

@@ -62,7 +62,7 @@ func runUntil(t *testing.T, fake *kfake.Cluster, dir, topic string, texts ...str
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := run(ctx, w, dir, inFolder(dir), fake.ListenAddrs(), []string{topic}, 10*time.Millisecond)
+		err := run(ctx, w, dir, "files", inFolder(dir), fake.ListenAddrs(), []string{topic}, 10*time.Millisecond)
 		w.Close()
 		done <- err
 	}()
@@ -114,7 +114,7 @@ func TestRunGoesOnWhereItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	if err := run(t.Context(), io.Discard, dir, inFolder(dir), fake.ListenAddrs(), []string{"orders"}, time.Second); !errors.Is(err, errLocked) {
+	if err := run(t.Context(), io.Discard, dir, "files", inFolder(dir), fake.ListenAddrs(), []string{"orders"}, time.Second); !errors.Is(err, errLocked) {
 		t.Errorf("a second process on the same folder: error %v, want errLocked", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestFailoverLetsClientsWrite(t *testing.T) {
 	defer cancel()
 	fake := startSource(t, "orders", "a", "b", "c")
 	dir := t.TempDir()
-	r, err := start(ctx, io.Discard, dir, inFolder(dir), fake.ListenAddrs(), []string{"orders"}, nil)
+	r, err := start(ctx, io.Discard, dir, "files", inFolder(dir), fake.ListenAddrs(), []string{"orders"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestWhatIsWantedIsKeptInTheFolder(t *testing.T) {
 	defer cancel()
 	fake := startSource(t, "orders", "a", "b", "c")
 	dir := t.TempDir()
-	r, err := start(ctx, io.Discard, dir, inFolder(dir), fake.ListenAddrs(), []string{"orders"}, nil)
+	r, err := start(ctx, io.Discard, dir, "files", inFolder(dir), fake.ListenAddrs(), []string{"orders"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestWhatIsWantedIsKeptInTheFolder(t *testing.T) {
 	if _, err := kadm.NewClient(client(t, fake)).CreateTopic(ctx, 1, 1, nil, "payments"); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = start(ctx, io.Discard, dir, inFolder(dir), fake.ListenAddrs(), []string{"orders", "payments"}, nil); err != nil {
+	if r, err = start(ctx, io.Discard, dir, "files", inFolder(dir), fake.ListenAddrs(), []string{"orders", "payments"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	// What is new is begun, so the desired state was followed.
