@@ -16,7 +16,7 @@ type RecordHeader struct {
 	Value []byte
 }
 
-// DataSpec describes an uncompressed data batch to build (tests, harnesses, memlog's own clients).
+// DataSpec describes an uncompressed data batch to build (mirror/kafkastore, tests, harnesses, memlog's own clients).
 type DataSpec struct {
 	BaseOffset      int64
 	LeaderEpoch     int32
