@@ -35,6 +35,10 @@ type Config struct {
 	// Bound is the longest time of one call [30 s], whatever its context allows. It should be more than TransactionTimeout and 10 s.
 	Bound time.Duration
 
+	// Notice is told of records that do not count: a *StrayError (once for each record type and partition), a *SessionRecordError (once each). nil: nobody is. It is called while
+	// a call reads, so it must return soon and not call the Store.
+	Notice func(error)
+
 	namespace string // begins every topic's name, so that tests need not share topics
 }
 

@@ -87,8 +87,9 @@ func TestRealGoldenRecords(t *testing.T) {
 			fmt.Sprintf("%d 000200096d792d6d6972726f720102030405060708090a0b0c0d0e0f1000000000", x.zero): mirroring,
 			fmt.Sprintf("%d 000100096d792d6d6972726f720102030405060708090a0b0c0d0e0f1000000001", x.one):  lme,
 			fmt.Sprintf("%d 00010006622d746f2d61ffffffffffffffff000000000000000100000007", x.seventh):    lme,
+			"0 003f": fmt.Sprintf("01%08x", x.partitions), // beside them, of a type that is this package's own: in how many partitions they lie
 		}
-		if got := consumed(t, seeds, cfg.namespace+stateTopic, 5); !maps.Equal(got, want) {
+		if got := consumed(t, seeds, cfg.namespace+stateTopic, 6); !maps.Equal(got, want) {
 			t.Errorf("%d partitions:\n got %v\nwant %v", x.partitions, got, want)
 		}
 	}

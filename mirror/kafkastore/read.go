@@ -3,6 +3,8 @@ package kafkastore
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/topicreader"
@@ -30,6 +32,10 @@ func (s *Store) readAll(ctx context.Context) error {
 type reading struct {
 	reader  *topicreader.Reader
 	records *records
+	// unjudged is what was read since the last reading that got to the end: only then is it known in which partitions keys of states lie.
+	unjudged []topicreader.Record
+	layout   topicreader.StateLayout
+	places   int32 // in how many partitions they were looked for; 0: none was
 	// when is when the last reading that got to the end was begun; before any did, when the first one was.
 	when time.Time
 }
@@ -40,6 +46,7 @@ func (s *Store) newReading() *reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.records.watched = s.records.watched
+	r.records.sessions.last = s.records.sessions.last // numbers go on
 	return r
 }
 
@@ -85,24 +92,53 @@ func (s *Store) pass(ctx context.Context, in *reading) error {
 	in.records.pass++
 	s.mu.Unlock()
 	err := in.reader.ReadToEnd(ctx, func(k topicreader.Record) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		in.records.add(k)
+		in.unjudged = append(in.unjudged, k)
 	})
+	if isAnother(err) {
+		s.next = s.newReading()
+		s.mu.Lock()
+		s.least = s.version + 1 // fewer offsets, but not what was there before
+		s.mu.Unlock()
+		return again("%w", err)
+	}
 	if err != nil {
-		var replaced *topicreader.ReplacedError
-		if errors.As(err, &replaced) {
-			s.next = s.newReading()
-			s.mu.Lock()
-			s.least = s.version + 1 // fewer offsets, but not what was there before
-			s.mu.Unlock()
-		}
 		return readFailed(err)
 	}
+	return s.judge(in)
+}
+
+// judge keeps what counts of what was read.
+func (s *Store) judge(in *reading) error {
+	state := s.cfg.namespace + stateTopic
+	layout := in.layout
+	for _, k := range in.unjudged {
+		if k.Topic == state {
+			layout.Take(k)
+		}
+	}
+	places, err := layout.Partitions(in.reader.Partitions(state))
+	if err != nil {
+		return &TopicError{state, err}
+	}
+	if in.places > 0 && in.places != places {
+		s.next = s.newReading()
+		return again("keys of %s lie in %d partitions and not in %d", state, places, in.places)
+	}
+	var strays []*StrayError
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	for _, k := range in.unjudged {
+		if stray := s.stray(k, places); stray != nil {
+			strays = append(strays, stray)
+		} else if t, ok := recordType(k.Key); !ok || t != topicreader.StateLayoutType {
+			in.records.add(k)
+		}
+	}
 	in.records.passed()
-	return in.records.fault
+	unreadable := slices.Collect(maps.Values(in.records.sessions.unreadable))
+	s.mu.Unlock()
+	in.layout, in.places, in.unjudged = layout, places, nil
+	s.tell(strays, unreadable)
+	return nil
 }
 
 // show makes a reading that got to the end the one that is decided on.
@@ -114,7 +150,7 @@ func (s *Store) show(in *reading) {
 	position := in.reader.Total() - int64(in.records.waiting) // a record that waits for the rest of its update counts when it is shown
 	s.base = max(s.base, s.least-position)
 	s.version = max(s.version, s.base+position)
-	s.statePlaces = in.reader.Partitions(s.cfg.namespace + stateTopic)
+	s.statePlaces, s.layout = in.places, in.layout.Known()
 	clear(s.leaders)
 	for _, topic := range s.topics() {
 		for p := range in.reader.Partitions(topic) {
@@ -151,7 +187,11 @@ func (s *Store) vetNew(ctx context.Context, reader *topicreader.Reader) error {
 // checker reads sessions only.
 type checker struct {
 	reader   *topicreader.Reader
-	sessions map[string]sessionRecord
+	sessions sessionRecords
+}
+
+func (s *Store) newChecker() *checker {
+	return &checker{reader: s.newReader(s.client, s.controlTopic()), sessions: newSessionRecords()}
 }
 
 // newestSession asks for a writer's newest session, and reads nothing but the control topic.
@@ -160,27 +200,23 @@ func (s *Store) newestSession(ctx context.Context, writer string) (sessionRecord
 		return sessionRecord{}, err
 	}
 	defer s.checking.give()
-	var fault error
 	err := s.checker.reader.ReadToEnd(ctx, func(k topicreader.Record) {
-		if t, ok := recordType(k.Key); !ok || t != sessionType || k.Value == nil {
-			return
-		}
-		w, r, err := decodeSession(k)
-		if err != nil {
-			fault = err
-		} else if r.number > s.checker.sessions[w].number {
-			s.checker.sessions[w] = r
+		if t, ok := recordType(k.Key); ok && t == sessionType && k.Partition == 0 {
+			s.checker.sessions.take(k)
 		}
 	})
-	if fault != nil {
-		return sessionRecord{}, fault
-	}
 	if err != nil {
-		var replaced *topicreader.ReplacedError
-		if errors.As(err, &replaced) {
-			s.checker = &checker{reader: s.newReader(s.client, s.controlTopic()), sessions: make(map[string]sessionRecord)}
+		if isAnother(err) {
+			s.checker = s.newChecker()
 		}
 		return sessionRecord{}, readFailed(err)
 	}
-	return s.checker.sessions[writer], nil
+	return s.checker.sessions.of(writer)
+}
+
+// isAnother says whether what was read of a topic is not what there is: it was made again, or got more partitions.
+func isAnother(err error) bool {
+	var replaced *topicreader.ReplacedError
+	var grown *topicreader.PartitionsError
+	return errors.As(err, &replaced) || errors.As(err, &grown)
 }

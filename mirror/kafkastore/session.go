@@ -75,7 +75,7 @@ func (n *session) open(ctx context.Context) error {
 		return again("topics %v were created", missing)
 	}
 	s.mu.Lock()
-	n.record = sessionRecord{number: s.records.sessions[n.writer].number + 1, token: newUpdate()}
+	n.record = sessionRecord{number: s.records.nextSession(n.writer), token: newUpdate()}
 	s.mu.Unlock()
 	err := s.transact(ctx, n.producer, []*output{{place: place{s.controlTopic(), 0}, key: sessionKey(n.writer), value: n.record.value()}})
 	if errors.Is(err, keyedlog.ErrOutcomeUnknown) {
@@ -120,8 +120,11 @@ func (n *session) stillOurs(ctx context.Context) error {
 		return err
 	}
 	n.store.mu.Lock()
-	newest := n.store.records.sessions[n.writer]
+	newest, err := n.store.records.sessions.of(n.writer)
 	n.store.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	return n.compare(newest)
 }
 

@@ -36,6 +36,7 @@ type Store struct {
 	shown   *reading // what is decided on; its records are those below
 	next    *reading // what will be, when it is complete; nil: none is under way
 	vetted  map[string]bool
+	told    map[string]bool // see tell
 	checker *checker
 
 	mu           sync.Mutex // held for moments; taken after all others
@@ -43,7 +44,8 @@ type Store struct {
 	base         int64      // what is added to positions, so that versions do not fall when a topic was made again
 	least        int64      // of the next version
 	version      int64
-	statePlaces  int32
+	statePlaces  int32 // in how many partitions keys of states lie; 0: there is no such topic
+	layout       bool  // a record says so
 	leaders      map[place]int32
 	coordinators map[string]int32
 	sessions     map[*session]struct{}
@@ -81,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		cfg: cfg, reading: newLock(), writing: newLock(), checking: newLock(), vetted: make(map[string]bool), records: newRecords(), leaders: make(map[place]int32),
+		cfg: cfg, reading: newLock(), writing: newLock(), checking: newLock(), vetted: make(map[string]bool), told: make(map[string]bool), records: newRecords(), leaders: make(map[place]int32),
 		coordinators: make(map[string]int32), sessions: make(map[*session]struct{}), changed: make(chan struct{}),
 	}
 	if s.client, err = cfg.client(); err != nil {
@@ -89,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.next = s.newReading() // shown begins with a complete one, of nothing
-	s.checker = &checker{reader: s.newReader(s.client, s.controlTopic()), sessions: make(map[string]sessionRecord)}
+	s.checker = s.newChecker()
 	if err := s.connect(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -313,7 +315,7 @@ func (s *Store) newest(key []byte) int64 {
 // outputs makes records of changes, and names the topics that do not exist yet. Of two changes of one key the later counts.
 func (s *Store) outputs(writer string, session int64, changes []keyedlog.Change) (outputs []*output, missing []string, err error) {
 	s.mu.Lock()
-	partitions := s.statePlaces
+	partitions, layout := s.statePlaces, s.layout
 	s.mu.Unlock()
 	at := make(map[string]int)
 	for _, c := range changes {
@@ -337,6 +339,12 @@ func (s *Store) outputs(writer string, session int64, changes []keyedlog.Change)
 		}
 		at[string(c.Key)] = len(outputs)
 		outputs = append(outputs, o)
+	}
+	state := s.cfg.namespace + stateTopic
+	if !layout && slices.ContainsFunc(outputs, func(o *output) bool { return o.topic == state }) {
+		// With the first state, which nobody owns: so this is a claim or Log.Update, one at a time, and nobody else says another number meanwhile.
+		key, value := topicreader.StateLayoutRecord(partitions)
+		outputs = append(outputs, &output{place: place{state, 0}, key: key, value: value})
 	}
 	return outputs, missing, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/clustermirror/clustermirror/internal/topicreader"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -40,9 +41,6 @@ func (s *Store) topics() []string {
 	return names
 }
 
-// sessionType is the record type of this package's own records.
-const sessionType = 64
-
 // recordType is the number that a key begins with; false for a key that has none.
 func recordType(key []byte) (int16, bool) {
 	if len(key) < 2 {
@@ -66,12 +64,12 @@ func twin(key []byte) []byte {
 	return other
 }
 
-// placeOf says where a key's records are. statePartitions is the number of partitions of __mirror_state.
+// placeOf says where a key's records are. statePartitions is in how many partitions the keys of states lie.
 func (s *Store) placeOf(key []byte, statePartitions int32) (place, error) {
 	t, ok := recordType(key)
 	switch {
-	case ok && t == sessionType:
-		return place{}, fmt.Errorf("kafkastore: keys of record type %d are the store's own; %x was asked for", sessionType, key)
+	case ok && (t == sessionType || t == topicreader.StateLayoutType):
+		return place{}, fmt.Errorf("kafkastore: keys of record type %d are the store's own; %x was asked for", t, key)
 	case isState(key):
 		_, k, err := statemachine.DecodeKey(key)
 		if err != nil {
@@ -79,11 +77,19 @@ func (s *Store) placeOf(key []byte, statePartitions int32) (place, error) {
 		}
 		return place{s.cfg.namespace + stateTopic, statemachine.StatePartition(k, statePartitions)}, nil
 	}
-	topic := controlTopic // of types that nobody else has named
-	if named := mirror.ControlTopic(t); ok && named != "" {
+	return place{s.topicOf(key), 0}, nil
+}
+
+// topicOf says in which topic a key's records are.
+func (s *Store) topicOf(key []byte) string {
+	t, ok := recordType(key)
+	topic := controlTopic // also of types that nobody has named
+	if ok && t == topicreader.StateLayoutType || isState(key) {
+		topic = stateTopic
+	} else if named := mirror.ControlTopic(t); ok && named != "" {
 		topic = named
 	}
-	return place{s.cfg.namespace + topic, 0}, nil
+	return s.cfg.namespace + topic
 }
 
 // create makes topics that are not there. One that another process has made meanwhile is fine.

@@ -2,10 +2,6 @@ package kafkastore
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,7 +15,7 @@ import (
 type records struct {
 	keys     map[string]versioned
 	sorted   []string // keys that are there, in order; nil: not known
-	sessions map[string]sessionRecord
+	sessions sessionRecords
 	removed  []string // keys of tombstones that are still kept
 
 	pass    int // number of this reading of all topics
@@ -27,7 +23,6 @@ type records struct {
 	waiting int // records in pending
 
 	watched map[string]*watch // updates whose outcome is asked for
-	fault   error             // a record that cannot be understood
 }
 
 // watch is what is looked for while it is not known whether an update was written.
@@ -52,7 +47,7 @@ type part struct {
 }
 
 func newRecords() *records {
-	return &records{keys: make(map[string]versioned), sessions: make(map[string]sessionRecord), pending: make(map[string]*part), watched: make(map[string]*watch)}
+	return &records{keys: make(map[string]versioned), sessions: newSessionRecords(), pending: make(map[string]*part), watched: make(map[string]*watch)}
 }
 
 // add takes a record that was read. Those of one update are shown together: what is in other partitions may not have been read yet.
@@ -116,9 +111,7 @@ func number(k topicreader.Record, header string) int64 {
 
 func (r *records) set(k topicreader.Record) {
 	if t, ok := recordType(k.Key); ok && t == sessionType {
-		if err := r.setSession(k); err != nil && r.fault == nil {
-			r.fault = err
-		}
+		r.sessions.take(k)
 		return
 	}
 	key := string(k.Key)
@@ -130,7 +123,9 @@ func (r *records) set(k topicreader.Record) {
 	if k.Value == nil {
 		r.removed = append(r.removed, key)
 	} else if writer, ok := k.Header(headerWriter); ok {
-		v.Writer, v.Session = string(writer), number(k, headerSession)
+		if n := number(k, headerSession); n > 0 && n <= mostSessions {
+			v.Writer, v.Session = string(writer), n
+		}
 	}
 	if (!known || before.Value == nil) != (k.Value == nil) {
 		r.sorted = nil
@@ -142,56 +137,6 @@ func (r *records) set(k topicreader.Record) {
 func (r *records) get(key []byte) (keyedlog.Record, bool) {
 	v, ok := r.keys[string(key)]
 	return v.Record, ok && v.Value != nil
-}
-
-// sessionRecord is who writes as one writer.
-type sessionRecord struct {
-	number int64
-	token  string // of this opening: two processes never have the same
-}
-
-const (
-	sessionVersion = 1
-	tokenBytes     = 16
-)
-
-func sessionKey(writer string) []byte {
-	b := binary.BigEndian.AppendUint16(nil, sessionType)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(writer)))
-	return append(b, writer...)
-}
-
-func (s sessionRecord) value() []byte {
-	token, err := hex.DecodeString(s.token)
-	if err != nil || len(token) != tokenBytes {
-		panic("kafkastore: a session's token is 32 hexadecimal digits")
-	}
-	return append(binary.BigEndian.AppendUint64([]byte{sessionVersion}, uint64(s.number)), token...)
-}
-
-var errSessionRecord = errors.New("a newer version of this program wrote it, or somebody else did; run at least that version")
-
-func (r *records) setSession(k topicreader.Record) error {
-	writer, s, err := decodeSession(k)
-	if err != nil {
-		return err
-	}
-	if k.Value != nil && s.number > r.sessions[writer].number {
-		r.sessions[writer] = s
-	}
-	return nil
-}
-
-// decodeSession reads a session's record. A tombstone is nobody's doing and changes nothing.
-func decodeSession(k topicreader.Record) (writer string, s sessionRecord, err error) {
-	const before = 4
-	if len(k.Key) <= before || len(k.Key)-before != int(binary.BigEndian.Uint16(k.Key[2:])) || k.Value != nil && (len(k.Value) != 1+8+tokenBytes || k.Value[0] != sessionVersion) {
-		return "", s, &TopicError{k.Topic, fmt.Errorf("session record at offset %d with key %x: %w", k.Offset, k.Key, errSessionRecord)}
-	}
-	if k.Value != nil {
-		s = sessionRecord{number: int64(binary.BigEndian.Uint64(k.Value[1:])), token: hex.EncodeToString(k.Value[9:])}
-	}
-	return string(k.Key[before:]), s, nil
 }
 
 // view is all that was read. It is used under Store.reading.
@@ -224,7 +169,7 @@ func (v view) Each(prefix []byte, f func(keyedlog.Record) error) error {
 	return nil
 }
 
-func (v view) Session(writer string) int64 { return v.r.sessions[writer].number }
+func (v view) Session(writer string) int64 { return v.r.sessions.newest[writer].number }
 func (v view) Version() int64              { return v.version }
 
 // named is a view of a session's own keys, which nobody else changes. It holds no lock.

@@ -98,36 +98,72 @@ func TestWatchedUpdatesAreSeen(t *testing.T) {
 
 func TestSessionRecords(t *testing.T) {
 	r := newRecords()
+	expect := func(what string, want sessionRecord, next int64) {
+		t.Helper()
+		if got, err := r.sessions.of("node-1"); got != want || err != nil {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+		if got := r.nextSession("node-1"); got != next {
+			t.Errorf("%s: the next session is %d", what, got)
+		}
+	}
 	one := sessionRecord{number: 3, token: newUpdate()}
 	record := topicreader.Record{Topic: controlTopic, Key: sessionKey("node-1"), Value: one.value()}
 	r.add(record)
-	if got := r.sessions["node-1"]; got != one || r.fault != nil {
-		t.Errorf("%+v, %v", got, r.fault)
-	}
+	expect("one", one, 4)
 	if got := r.text(); got != "" {
 		t.Errorf("a view shows the store's own records: %q", got)
 	}
-	older := sessionRecord{number: 2, token: newUpdate()}
-	r.add(topicreader.Record{Topic: controlTopic, Offset: 1, Key: sessionKey("node-1"), Value: older.value()})
+	later := sessionRecord{number: 2, token: newUpdate()}
+	r.add(topicreader.Record{Topic: controlTopic, Offset: 1, Key: sessionKey("node-1"), Value: later.value()})
+	expect("one that comes later, whatever its number", later, 4)
 	r.add(topicreader.Record{Topic: controlTopic, Offset: 2, Key: sessionKey("node-1")})
-	if got := r.sessions["node-1"]; got != one || r.fault != nil {
-		t.Errorf("after an older one and a tombstone: %+v, %v", got, r.fault)
+	expect("a tombstone", sessionRecord{}, 4)
+	for i, session := range []string{"9", "0", "-1", "x", "9007199254740993", "99999999999999999999"} {
+		k := read(int64(3+i), session, "v", "", 1)
+		k.Headers = []topicreader.Header{{Key: headerWriter, Value: []byte("node-1")}, {Key: headerSession, Value: []byte(session)}}
+		r.add(k)
 	}
+	expect("what the writer wrote, if its number can be one", sessionRecord{}, 10)
 	for name, change := range map[string]func(*topicreader.Record){
 		"a newer version": func(k *topicreader.Record) { k.Value[0]++ },
 		"a cut value":     func(k *topicreader.Record) { k.Value = k.Value[:8] },
 		"a long value":    func(k *topicreader.Record) { k.Value = append(k.Value, 0) },
-		"a cut key":       func(k *topicreader.Record) { k.Key = k.Key[:len(k.Key)-1] },
-		"a nameless key":  func(k *topicreader.Record) { k.Key = sessionKey("") },
-		"half a key":      func(k *topicreader.Record) { k.Key = k.Key[:3] },
+		"no value":        func(k *topicreader.Record) { k.Value = []byte{} },
+		"number 0":        func(k *topicreader.Record) { copy(k.Value[1:], make([]byte, 8)) },
+		"a huge number":   func(k *topicreader.Record) { k.Value[1] = 0x7f },
 	} {
 		r := newRecords()
+		r.add(record)
 		k := record
-		k.Key, k.Value = bytes.Clone(k.Key), bytes.Clone(k.Value)
+		k.Key, k.Value, k.Offset = bytes.Clone(k.Key), bytes.Clone(k.Value), 7
 		change(&k)
 		r.add(k)
-		if !errors.Is(r.fault, errSessionRecord) || len(r.sessions) != 0 {
-			t.Errorf("%s: %v, %v", name, r.fault, r.sessions)
+		var unreadable *SessionRecordError
+		if got, err := r.sessions.of("node-1"); !errors.As(err, &unreadable) || *unreadable != (SessionRecordError{"node-1", controlTopic, 7}) || got != (sessionRecord{}) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if got, err := r.sessions.of("node-2"); err != nil || got != (sessionRecord{}) {
+			t.Errorf("%s, another writer: %v, %v", name, got, err)
+		}
+		if got := r.nextSession("node-1"); got != 4 {
+			t.Errorf("%s: the next session is %d", name, got)
+		}
+		r.add(record)
+		if got, err := r.sessions.of("node-1"); err != nil || got != one {
+			t.Errorf("%s, healed: %v, %v", name, got, err)
+		}
+	}
+	for name, bad := range map[string][]byte{"a cut key": record.Key[:5], "a nameless key": sessionKey(""), "half a key": record.Key[:3]} {
+		r := newRecords()
+		k := record
+		k.Key = bad
+		r.add(k)
+		if len(r.sessions.newest)+len(r.sessions.unreadable) > 0 {
+			t.Errorf("%s: %+v", name, r.sessions)
+		}
+		if stray := new(Store).stray(k, 1); stray == nil {
+			t.Errorf("%s is at home", name)
 		}
 	}
 }
