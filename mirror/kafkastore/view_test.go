@@ -228,7 +228,7 @@ func TestChangedLeavesOutStatesAndReportsOnly(t *testing.T) {
 	for recordType := range int16(256) {
 		k := key(recordType, "x")
 		switch recordType {
-		case sessionType:
+		case sessionType, topicreader.StateLayoutType:
 			continue
 		case 1:
 			k = lmeKey("m", 0)
