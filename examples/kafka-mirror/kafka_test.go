@@ -51,7 +51,7 @@ func readmeShowsARealRun(t *testing.T, kafka *kafkatest.Cluster) {
 		says   string
 	}{
 		{[]string{"--stop", "--topics", "nosuch", "--dry-run"}, 1, "nosuch: REFUSED: dr/nosuch: UNKNOWN_TOPIC_OR_PARTITION"}, // the cluster was asked
-		{[]string{"--pause", "--topics", "orders", "--destination-cluster-id", "another"}, 2, "the destination, as it or a process that writes to it said, has " + kafka.ID()},
+		{[]string{"--pause", "--topics", "orders", "--destination-cluster-id", "another"}, 2, "the destination itself has " + kafka.ID()},
 		{[]string{"--delete", "--reason", "drill", "--destination-cluster-id", "another", "--yes"}, 2, "the caller names another"},
 	} {
 		status, out, complaints := command(t, append(append(c.args, s.common...), "--mirror", "dr")...)

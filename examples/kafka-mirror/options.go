@@ -13,12 +13,13 @@ import (
 
 // options are those of the command line.
 type options struct {
-	verb                                         string
-	bootstrap, commandConfig, store, mirror      string
-	mirrorConfig, unset, topics, pattern         string
-	reason, plan, sourceID, destinationID        string
-	allTopics, partial, purge, dryRun, json, yes bool
-	timeout                                      time.Duration
+	verb                                    string
+	bootstrap, commandConfig, store, mirror string
+	mirrorConfig, unset, topics, pattern    string
+	reason, plan, sourceID, destinationID   string
+	allTopics, partial, purge, abandon      bool
+	dryRun, json, yes                       bool
+	timeout                                 time.Duration
 }
 
 // verb is what one may ask for, with the options that belong to it beside those of all verbs.
@@ -36,7 +37,7 @@ var verbs = []verb{
 	{"list", "", "all mirrors of the destination"},
 	{"describe", "mirror", "how a mirror is, or without --mirror all of them"},
 	{"alter", "mirror mirror-config unset" + intent, "set settings of a mirror (--mirror-config), unset others (--unset)"},
-	{"delete", "mirror purge" + intent, "take a mirror away; its topics stay as they are"},
+	{"delete", "mirror purge abandon" + intent, "take a mirror away; its topics stay as they are"},
 	{"start", chosen, "mirror topics"},
 	{"stop", chosen + " partial", "make topics writable at the destination: the failover"},
 	{"pause", chosen, "stop fetching; the topics stay read-only"},
@@ -73,6 +74,7 @@ func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
 	f.BoolVar(&o.allTopics, "all-topics", false, "all topics, without those that the mirror excludes")
 	f.BoolVar(&o.partial, "partial", false, "stop a part of a topic set on purpose")
 	f.BoolVar(&o.purge, "purge", false, "delete last mirror epochs too: a later failback copies everything again")
+	f.BoolVar(&o.abandon, "abandon", false, "let go of partitions that only the state store knows of, as topics that were deleted leave them")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and the plan's hash; change nothing")
 	f.BoolVar(&o.json, "json", false, "one JSON document on standard output")
 	f.BoolVar(&o.yes, "yes", false, "do it without asking")

@@ -47,9 +47,11 @@ func exitStatus(err error) int {
 // inFlags are the library's names of what the operator has to do, and this program's.
 var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "--plan", "Intent.DestinationClusterID", "--destination-cluster-id", "(Partial)", "(--partial)",
 	"(Config.ReplicationFactor)", "in --command-config", "AlterConfig", "--alter", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows",
-	"Resume goes", "--resume goes", "Start begins", "--start begins", "Stop is accepted", "--stop is accepted", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover")
+	"Resume goes", "--resume goes", "Start begins", "--start begins", "Stop is accepted", "--stop is accepted", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon")
 
-func oneLine(err error) string { return inFlags.Replace(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+func oneLine(err error) string {
+	return inFlags.Replace(mirror.OneLine(strings.ReplaceAll(err.Error(), "\n", "; ")))
+}
 
 // asJSON prints one document.
 func (p *program) asJSON(v any) error {
@@ -192,7 +194,7 @@ func (p *program) showList(list []mirror.ListedMirror) error {
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MIRROR\tTOPICS\tSTOPPED\tSOURCE")
 	for _, m := range list {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", m.Name, m.TopicCount, m.Stopped, m.SourceBootstrap)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", m.Name, m.TopicCount, m.Stopped, mirror.OneLine(m.SourceBootstrap))
 	}
 	return w.Flush()
 }
@@ -202,13 +204,13 @@ func (p *program) showHistory(entries []mirror.HistoryEntry) error {
 		return p.asJSON(map[string]any{"History": append([]mirror.HistoryEntry{}, entries...)})
 	}
 	for _, e := range entries {
-		fmt.Fprintf(p.out, "%d  %s  %s %s  by %s at %s (%s)", e.Number, e.Time.UTC().Format("2006-01-02 15:04:05 UTC"), e.Verb, strings.Join(e.Topics, ","), e.Who.User, e.Who.Host, e.Who.Client)
+		line := fmt.Sprintf("%d  %s  %s %s  by %s at %s (%s)", e.Number, e.Time.UTC().Format("2006-01-02 15:04:05 UTC"), e.Verb, strings.Join(e.Topics, ","), e.Who.User, e.Who.Host, e.Who.Client)
 		for _, x := range [][2]string{{"reason", e.Reason}, {"plan", e.Plan}, {"", e.Detail}} {
 			if x[1] != "" {
-				fmt.Fprintf(p.out, "  %s", strings.TrimSpace(x[0]+" "+x[1]))
+				line += "  " + strings.TrimSpace(x[0]+" "+x[1])
 			}
 		}
-		fmt.Fprintln(p.out)
+		fmt.Fprintln(p.out, mirror.OneLine(line)) // nobody's words make an entry of their own
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ type act func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Re
 
 func (p *program) admin(name string) (*mirror.Admin, error) {
 	return mirror.NewAdmin(mirror.AdminConfig{
-		Mirror: name, Control: mirror.NewControl(p.place.records), States: keyedlog.NewStateStore(p.place.records), Destination: p.place.topics, OpenSource: kafkasource.Open,
+		Mirror: name, Control: mirror.NewControl(p.place.records), States: keyedlog.NewStateStore(p.place.records), Destination: p.place.topics, DestinationAssumed: true, OpenSource: kafkasource.Open,
 		Operator: mirror.Operator{Client: "kafka-mirror"}, Strict: true, DestinationBootstrap: p.place.name,
 	})
 }
@@ -66,7 +66,7 @@ func (p *program) do(ctx context.Context) (err error) {
 		}, named || alias)
 	case "delete":
 		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
-			return a.Delete(ctx, mirror.DeleteOptions{Purge: p.purge, DryRun: dryRun, Intent: intent})
+			return a.Delete(ctx, mirror.DeleteOptions{Purge: p.purge, Abandon: p.abandon, DryRun: dryRun, Intent: intent})
 		}, true)
 	}
 	return p.aboutTopics(ctx, a)
