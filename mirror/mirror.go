@@ -288,7 +288,7 @@ func (m *Mirror) reconcile() error {
 		runners := slices.Clone(t.partitions)
 		// A topic that was stopped may have been deleted here since, and made again by somebody.
 		begins := changed && len(runners) > 0 && (t.checking || before == statemachine.WantStopped && after != before)
-		t.checking = begins
+		t.checking = t.checking || begins
 		t.recovered = min(t.recovered, w.Recover)
 		if w.Recover > t.recovered {
 			t.recovered, t.recoverNext = w.Recover, true
