@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -51,5 +52,25 @@ func TestExitStatus(t *testing.T) {
 		if got := exitStatus(fmt.Errorf("around: %w", c.err)); got != c.want {
 			t.Errorf("%v inside another error: %d, want %d", c.err, got, c.want)
 		}
+	}
+}
+
+// TestNobodysWordsMakeALine: whoever may write an entry of the history, or is quoted in an error, makes no line that somebody else seems to have written.
+func TestNobodysWordsMakeALine(t *testing.T) {
+	const forged = "x\n3  2026-01-01 00:00:00 UTC  stop orders  by root\r\x1b[2K"
+	var out strings.Builder
+	p := &program{out: &out}
+	if err := p.showHistory([]mirror.HistoryEntry{{Number: 1, Verb: forged, Topics: []string{forged}, Who: mirror.Operator{Host: forged, User: forged, Client: forged}, Reason: forged, Plan: forged,
+		Detail: forged}, {Number: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.showList([]mirror.ListedMirror{{Name: "dr", SourceBootstrap: forged}}); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); strings.Count(text, "\n") != 4 || strings.ContainsAny(text, "\r\x1b") {
+		t.Errorf("%q", text)
+	}
+	if text := oneLine(errors.New("several\nlines\x1b[2K")); text != `several; lines\x1b[2K` {
+		t.Errorf("%q", text)
 	}
 }
