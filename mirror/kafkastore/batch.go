@@ -36,6 +36,9 @@ const (
 	headersBytes  = 120
 )
 
+// size is about how many bytes the record has in a batch.
+func (r *output) size() int { return len(r.key) + len(r.value) + len(r.writer) + headersBytes }
+
 func headers(r *output, update string, of int) []batch.RecordHeader {
 	var all []batch.RecordHeader
 	if r.writer != "" {
@@ -50,7 +53,7 @@ func batches(records []*output, update string, of int, producer int64, epoch int
 		spec := batch.DataSpec{LeaderEpoch: -1, ProducerID: producer, ProducerEpoch: epoch, BaseSequence: sequence, Transactional: true, BaseTimestamp: now.UnixMilli()}
 		size, n := 0, 0
 		for _, r := range records {
-			size += len(r.key) + len(r.value) + len(r.writer) + headersBytes
+			size += r.size()
 			if n > 0 && size > maxBatchBytes {
 				break
 			}

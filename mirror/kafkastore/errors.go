@@ -42,6 +42,21 @@ func (e *TopicError) Error() string { return fmt.Sprintf("kafkastore: topic %s: 
 
 func (e *TopicError) Unwrap() error { return e.Err }
 
+// SizeError: a record is larger than its topic takes. Nothing of its update was written.
+type SizeError struct {
+	Topic string
+	Key   []byte
+	Bytes int // of the record, about
+	Err   error
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("kafkastore: the record with key %x and %d bytes is more than topic %s takes: %v; make it smaller, or raise the limit: "+
+		"kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name %s --add-config max.message.bytes=%d", e.Key, e.Bytes, e.Topic, e.Err, e.Topic, 2*e.Bytes)
+}
+
+func (e *SizeError) Unwrap() error { return e.Err }
+
 // errFenced: somebody else initialised the transactional id, or the cluster gave up on the transaction. Nothing of it will be committed.
 var errFenced = errors.New("the transactional id was initialised again")
 
@@ -98,7 +113,7 @@ func judge(id, topic string, err error) error {
 		return fmt.Errorf("%w: %w", errFenced, err)
 	case kerr.InvalidTransactionTimeout:
 		return fmt.Errorf("kafkastore: transactional id %s: %w; lower Config.TransactionTimeout below the cluster's transaction.max.timeout.ms", id, err)
-	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidRequiredAcks, kerr.UnsupportedVersion, kerr.UnsupportedForMessageFormat,
+	case kerr.InvalidRecord, kerr.InvalidRequiredAcks, kerr.UnsupportedVersion, kerr.UnsupportedForMessageFormat,
 		kerr.PolicyViolation, kerr.InvalidRequest, kerr.SaslAuthenticationFailed:
 		return &TopicError{Topic: topic, Err: err}
 	}

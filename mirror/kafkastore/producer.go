@@ -280,6 +280,9 @@ func (p *producer) produce(ctx context.Context, update string, of int, by map[pl
 func (p *producer) produced(resp *kmsg.ProduceResponse, sent map[place][]*output) error {
 	for _, t := range resp.Topics {
 		for _, tp := range t.Partitions {
+			if tp.ErrorCode == kerr.MessageTooLarge.Code || tp.ErrorCode == kerr.RecordListTooLarge.Code {
+				return tooLarge(sent[place{t.Topic, tp.Partition}], kerr.ErrorForCode(tp.ErrorCode))
+			}
 			if err := transactionFailed(p.id, t.Topic, tp.ErrorCode); err != nil {
 				return err
 			}
@@ -289,6 +292,12 @@ func (p *producer) produced(resp *kmsg.ProduceResponse, sent map[place][]*output
 		}
 	}
 	return nil
+}
+
+// tooLarge names the largest record of a batch. Batches of several records are small, so it is the only one, or the topic's limit is below what any process needs.
+func tooLarge(batch []*output, err error) error {
+	r := slices.MaxFunc(batch, func(a, b *output) int { return a.size() - b.size() })
+	return &SizeError{Topic: r.topic, Key: r.key, Bytes: r.size(), Err: err}
 }
 
 // end commits or aborts. A commit that is asked for twice is answered as the first one was, because the epoch moves with InitProducerId only.

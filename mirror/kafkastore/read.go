@@ -37,12 +37,13 @@ type reading struct {
 	layout   topicreader.StateLayout
 	places   int32 // in how many partitions they were looked for; 0: none was
 	// when is when the last reading that got to the end was begun; before any did, when the first one was.
-	when time.Time
+	when  time.Time
+	asked time.Time // when leaders were asked for last
 }
 
 // newReading begins at the start of all topics. Nothing is asked yet.
 func (s *Store) newReading() *reading {
-	r := &reading{reader: s.newReader(s.client, s.topics()...), records: newRecords(), when: time.Now()}
+	r := &reading{reader: s.newReader(s.client, s.topics()...), records: newRecords(), when: time.Now(), asked: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.records.watched = s.records.watched
@@ -68,8 +69,9 @@ func (s *Store) readLocked(ctx context.Context) error {
 		stale = stale || leader < 0
 	}
 	s.mu.Unlock()
-	if stale {
+	if stale || time.Since(in.asked) > leadersAfter {
 		in.reader.Forget()
+		in.asked = time.Now()
 	}
 	begun := time.Now()
 	for range mostPasses {
@@ -164,22 +166,39 @@ func (s *Store) show(in *reading) {
 	}
 }
 
-// vetNew looks at the configuration of topics that were not there before.
+// vetAfter is how long what was seen of the topics' configuration holds, and leadersAfter how long what was seen of the topics themselves: nothing else tells that a topic was
+// made again where its log is as long as the old one's was.
+const (
+	vetAfter     = time.Minute
+	leadersAfter = 5 * time.Second
+)
+
+// vetted is a topic whose configuration was looked at.
+type vetted struct {
+	id [16]byte
+	at time.Time
+}
+
+// vetNew looks at the configuration of topics that were not there before, and now and then of all.
 func (s *Store) vetNew(ctx context.Context, reader *topicreader.Reader) error {
 	var topics []string
+	due := false
 	for _, topic := range s.topics() {
-		if reader.Partitions(topic) > 0 && !s.vetted[topic] {
-			topics = append(topics, topic)
+		if reader.Partitions(topic) == 0 {
+			continue
 		}
+		topics = append(topics, topic)
+		v := s.vetted[topic]
+		due = due || v.id != reader.ID(topic) || time.Since(v.at) > vetAfter
 	}
-	if len(topics) == 0 {
+	if !due {
 		return nil
 	}
 	if err := s.vet(ctx, topics); err != nil {
 		return err
 	}
 	for _, topic := range topics {
-		s.vetted[topic] = true
+		s.vetted[topic] = vetted{reader.ID(topic), time.Now()}
 	}
 	return nil
 }
@@ -188,10 +207,11 @@ func (s *Store) vetNew(ctx context.Context, reader *topicreader.Reader) error {
 type checker struct {
 	reader   *topicreader.Reader
 	sessions sessionRecords
+	asked    time.Time // when leaders were asked for last
 }
 
 func (s *Store) newChecker() *checker {
-	return &checker{reader: s.newReader(s.client, s.controlTopic()), sessions: newSessionRecords()}
+	return &checker{reader: s.newReader(s.client, s.controlTopic()), sessions: newSessionRecords(), asked: time.Now()}
 }
 
 // newestSession asks for a writer's newest session, and reads nothing but the control topic.
@@ -200,6 +220,10 @@ func (s *Store) newestSession(ctx context.Context, writer string) (sessionRecord
 		return sessionRecord{}, err
 	}
 	defer s.checking.give()
+	if time.Since(s.checker.asked) > leadersAfter {
+		s.checker.reader.Forget()
+		s.checker.asked = time.Now()
+	}
 	err := s.checker.reader.ReadToEnd(ctx, func(k topicreader.Record) {
 		if t, ok := recordType(k.Key); ok && t == sessionType && k.Partition == 0 {
 			s.checker.sessions.take(k)

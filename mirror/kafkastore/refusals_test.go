@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
@@ -112,6 +113,78 @@ func TestRealTopicMadeAgain(t *testing.T) {
 	expect(t, s, key(66, "k"), "x")
 	update(t, s, change(k, "y"))
 	expect(t, open(t, cfg), k, "y")
+}
+
+// One that was made again with another configuration is looked at again, also where nothing was in it that would be missed.
+func TestRealTopicMadeAgainOtherwise(t *testing.T) {
+	t.Parallel()
+	cfg := sharedConfig(t, newPrefix())
+	s := open(t, cfg)
+	opened(t, s, "w")
+	k := key(72, "k")
+	update(t, s, change(k, "x"))
+	name := cfg.namespace + stopTopic
+	_, err := kafkatest.Shared(t).Admin().DeleteTopics(t.Context(), name)
+	must(t, err)
+	makeTopic(t, cfg, stopTopic, 1, "delete")
+	refused := func() bool {
+		var topic *TopicError
+		err := s.Update(t.Context(), put(change(k, "y")))
+		return errors.As(err, &topic) && topic.Topic == name && errors.Is(err, errNotCompacted)
+	}
+	poll(t, "the refusal", refused)
+	if !refused() {
+		t.Error("refused once only")
+	}
+	alter := func(value string) {
+		t.Helper()
+		_, err := kafkatest.Shared(t).Admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &value}}, name)
+		must(t, err)
+	}
+	alter("compact")
+	poll(t, "the refusal's end", func() bool { return s.Update(t.Context(), put(change(k, "z"))) == nil })
+	// A configuration that is changed under it is noticed too.
+	alter("delete")
+	must(t, s.reading.take(t.Context()))
+	for topic, v := range s.vetted {
+		v.at = v.at.Add(-vetAfter)
+		s.vetted[topic] = v
+	}
+	s.reading.give()
+	poll(t, "the refusal of what was changed", refused)
+}
+
+// What is too large is named, and nothing of its update is written.
+func TestRealRecordThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	cfg := sharedConfig(t, newPrefix())
+	s := open(t, cfg)
+	n := opened(t, s, "w")
+	small, large := key(72, "small"), key(75, "large")
+	update(t, s, change(small, "1"))
+	refused := func(what string, err error) {
+		t.Helper()
+		var size *SizeError
+		if !errors.As(err, &size) || size.Topic != cfg.namespace+statusTopic || string(size.Key) != string(large) || size.Bytes < 2<<20 || !errors.Is(err, kerr.MessageTooLarge) {
+			t.Errorf("%s: error %.300v", what, err)
+		}
+		expect(t, s, small, "1")
+		expect(t, s, large, "-")
+	}
+	much := change(large, strings.Repeat("x", 2<<20))
+	refused("update", s.Update(t.Context(), put(change(small, "2"), much)))
+	refused("claim", try(t.Context(), n, change(small, "2"), much, change(key(75, "other"), "x")))
+	_, err := kafkatest.Shared(t).Admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: kadm.StringPtr("4194304")}}, cfg.namespace+statusTopic)
+	must(t, err)
+	poll(t, "a larger limit", func() bool { return try(t.Context(), n, much) == nil })
+
+	small1000 := "1000"
+	_, err = kafkatest.Shared(t).Admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &small1000}}, cfg.namespace+statusTopic)
+	must(t, err)
+	_, err = Open(t.Context(), cfg)
+	if !errors.Is(err, errSmallMessages) {
+		t.Errorf("error %v", err)
+	}
 }
 
 // A silent cluster ends no call later than its bound.

@@ -35,7 +35,7 @@ type Store struct {
 
 	shown   *reading // what is decided on; its records are those below
 	next    *reading // what will be, when it is complete; nil: none is under way
-	vetted  map[string]bool
+	vetted  map[string]vetted
 	told    map[string]bool // see tell
 	checker *checker
 
@@ -83,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		cfg: cfg, reading: newLock(), writing: newLock(), checking: newLock(), vetted: make(map[string]bool), told: make(map[string]bool), records: newRecords(), leaders: make(map[place]int32),
+		cfg: cfg, reading: newLock(), writing: newLock(), checking: newLock(), vetted: make(map[string]vetted), told: make(map[string]bool), records: newRecords(), leaders: make(map[place]int32),
 		coordinators: make(map[string]int32), sessions: make(map[*session]struct{}), changed: make(chan struct{}),
 	}
 	if s.client, err = cfg.client(); err != nil {

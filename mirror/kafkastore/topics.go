@@ -96,12 +96,14 @@ func (s *Store) topicOf(key []byte) string {
 func (s *Store) create(ctx context.Context, topics []string) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 15_000
+	partitions := make(map[string]int32)
 	for _, name := range topics {
 		t := kmsg.NewCreateTopicsRequestTopic()
 		t.Topic, t.NumPartitions, t.ReplicationFactor = name, 1, s.cfg.ReplicationFactor
 		if name == s.cfg.namespace+stateTopic {
 			t.NumPartitions = s.cfg.StatePartitions
 		}
+		partitions[name] = t.NumPartitions
 		for _, c := range [][2]string{
 			{"cleanup.policy", "compact"},
 			{"segment.bytes", "8388608"}, // what is in the newest segment is not compacted
@@ -136,8 +138,9 @@ func (s *Store) create(ctx context.Context, topics []string) error {
 			if t.ErrorMessage != nil {
 				message = ": " + *t.ErrorMessage
 			}
-			return &TopicError{t.Topic, fmt.Errorf("cannot be created: %w%s; create it by hand: cleanup.policy=compact, one partition (%s: as many as you like)",
-				err, message, stateTopic)}
+			return &TopicError{t.Topic, fmt.Errorf("cannot be created: %w%s; create it by hand: kafka-topics.sh --bootstrap-server HOST:PORT --create --topic %s --partitions %d "+
+				"--replication-factor %d --config cleanup.policy=compact --config delete.retention.ms=%d", err, message, t.Topic, partitions[t.Topic], s.cfg.ReplicationFactor,
+				leastRetention.Milliseconds())}
 		}
 		return again("create topic %s: %w", t.Topic, err)
 	}
@@ -152,12 +155,19 @@ var errNotCompacted = errors.New("its cleanup.policy is not compact alone, so th
 var errShortRetention = errors.New("its delete.retention.ms is below a day, so a process that was cut off for that long would not learn what was taken out; " +
 	"set it with: kafka-configs.sh --alter --entity-type topics --add-config delete.retention.ms=86400000")
 
-// vet refuses topics that are not compacted, or that forget tombstones too soon. Whoever may not describe their configuration goes without that check.
+// errSmallMessages: not even what is written at once here would fit.
+var errSmallMessages = fmt.Errorf("its max.message.bytes is below %d, which one batch may have; "+
+	"set it with: kafka-configs.sh --alter --entity-type topics --add-config max.message.bytes=1048588", leastMessageBytes)
+
+// leastMessageBytes is a batch and its header.
+const leastMessageBytes = maxBatchBytes + 1<<10
+
+// vet refuses topics that are not compacted, that forget tombstones too soon, or that take small batches only. Whoever may not describe their configuration goes without that check.
 func (s *Store) vet(ctx context.Context, topics []string) error {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for _, name := range topics {
 		r := kmsg.NewDescribeConfigsRequestResource()
-		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"cleanup.policy", "delete.retention.ms"}
+		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"cleanup.policy", "delete.retention.ms", "max.message.bytes"}
 		req.Resources = append(req.Resources, r)
 	}
 	resp, err := req.RequestWith(ctx, s.client)
@@ -176,9 +186,15 @@ func (s *Store) vet(ctx context.Context, topics []string) error {
 			if c.Name == "cleanup.policy" && (c.Value == nil || strings.TrimSpace(*c.Value) != "compact") {
 				return &TopicError{r.ResourceName, errNotCompacted}
 			}
-			if c.Name == "delete.retention.ms" && c.Value != nil {
-				if ms, err := strconv.ParseInt(*c.Value, 10, 64); err == nil && ms < leastRetention.Milliseconds() {
-					return &TopicError{r.ResourceName, errShortRetention}
+			for name, least := range map[string]struct {
+				value int64
+				err   error
+			}{"delete.retention.ms": {leastRetention.Milliseconds(), errShortRetention}, "max.message.bytes": {leastMessageBytes, errSmallMessages}} {
+				if c.Name != name || c.Value == nil {
+					continue
+				}
+				if n, err := strconv.ParseInt(*c.Value, 10, 64); err == nil && n < least.value {
+					return &TopicError{r.ResourceName, least.err}
 				}
 			}
 		}
