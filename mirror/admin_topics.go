@@ -19,6 +19,7 @@ const (
 	verbPause   = "pause"
 	verbResume  = "resume"
 	verbRecover = "recover"
+	verbFollow  = "follow patterns" // what a running mirror does by itself
 )
 
 // StopOptions belong to Stop.

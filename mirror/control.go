@@ -27,7 +27,8 @@ type Control interface {
 	Update(ctx context.Context, change func(*ControlState) error) error
 	// Changed returns a channel that is closed at the next change of the state, whoever makes it, within a second. Take it before Read, so that no change is missed.
 	Changed() <-chan struct{}
-	// History returns what verbs did, oldest first; at most the newest HistoryLimit entries are kept.
+	// History returns what verbs did, oldest first. At most HistoryLimit entries are kept: the oldest go, but not the newest half of that number of other verbs than pause, resume,
+	// recover and the following of patterns.
 	History(ctx context.Context) ([]HistoryEntry, error)
 	// Reports returns what the processes reported last, sorted, also when they are dead since.
 	Reports(ctx context.Context) (Reports, error)

@@ -3,6 +3,7 @@ package mirror
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -234,7 +235,16 @@ func awoken(key []byte, had, want map[string][]byte) bool {
 	return in(want, topicRecord) && (!in(had, topicRecord) || k.recordType == pauseRecord && !in(want, stopRecord))
 }
 
-// noteChanges adds an entry to the history and takes out those beyond the limit. It reads keys only: an entry that a newer version wrote must not hold up a failover.
+// keptWeighty is how many of the newest entries of weighty verbs stay however many others are written since: who only may pause must not wash out who stopped.
+const keptWeighty = HistoryLimit / 2
+
+// weighty says whether an entry is of a verb that opens, discards or changes for good. One that cannot be read, as a newer version may have written it, is.
+func weighty(entry []byte) bool {
+	var h historyValue
+	return json.Unmarshal(entry, &h) != nil || !slices.Contains([]string{verbPause, verbResume, verbRecover, verbFollow}, h.Verb)
+}
+
+// noteChanges adds an entry to the history and takes out those beyond the limit: the oldest that need not stay. An entry that a newer version wrote must not hold up a failover.
 func noteChanges(v keyedlog.View, e HistoryEntry) ([]keyedlog.Change, error) {
 	var keys [][]byte
 	var newest int64
@@ -254,8 +264,21 @@ func noteChanges(v keyedlog.View, e HistoryEntry) ([]keyedlog.Change, error) {
 		return nil, err
 	}
 	changes := []keyedlog.Change{note}
-	for _, old := range keys[:max(0, len(keys)+1-HistoryLimit)] {
-		changes = append(changes, keyedlog.Change{Key: old})
+	excess := len(keys) + 1 - HistoryLimit
+	if excess <= 0 {
+		return changes, nil
+	}
+	kept := make(map[int]bool)
+	for i := len(keys) - 1; i >= 0 && len(kept) < keptWeighty; i-- {
+		if value, ok := v.Get(keys[i]); ok && weighty(value.Value) {
+			kept[i] = true
+		}
+	}
+	for i := 0; i < len(keys) && excess > 0; i++ {
+		if !kept[i] {
+			changes = append(changes, keyedlog.Change{Key: keys[i]})
+			excess--
+		}
 	}
 	return changes, nil
 }

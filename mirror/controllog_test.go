@@ -411,6 +411,52 @@ func TestControlHistoryIsBounded(t *testing.T) {
 	check(7, HistoryLimit+6)
 }
 
+// TestHistoryKeepsWeightyEntries: whoever may only pause, or a pattern that is followed without end, does not wash out who stopped.
+func TestHistoryKeepsWeightyEntries(t *testing.T) {
+	log := keyedlog.NewMemory()
+	c := NewControl(log)
+	note := func(verb string) {
+		mustUpdate(t, c, func(s *ControlState) { s.Note = &HistoryEntry{Verb: verb} })
+	}
+	newer := binary.BigEndian.AppendUint64(appendControlType(nil, historyRecord), 1)
+	putRecords(t, log, map[string][]byte{string(newer): []byte(`{"version":9,"verb":{}}`)})
+	for _, verb := range []string{"create", "stop", "start", "alter", "delete"} {
+		note(verb)
+	}
+	for i := range HistoryLimit + 10 {
+		note([]string{"pause", "resume", "recover", "follow patterns"}[i%4])
+	}
+	numbers := func() (all []int64) {
+		err := log.Read(context.Background(), func(v keyedlog.View) error {
+			all = nil
+			return v.Each(appendControlType(nil, historyRecord), func(r keyedlog.Record) error {
+				k, _, err := decodeControlKey(r.Key)
+				all = append(all, k.number)
+				return err
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	all := numbers()
+	if len(all) != HistoryLimit || !slices.Equal(all[:7], []int64{1, 2, 3, 4, 5, 6, 23}) || all[len(all)-1] != HistoryLimit+16 {
+		t.Errorf("%d entries, %v … %d", len(all), all[:8], all[len(all)-1])
+	}
+	// Weighty ones are bounded too, and leave room for others.
+	for range HistoryLimit + 7 {
+		note("stop")
+	}
+	for range HistoryLimit {
+		note("pause")
+	}
+	all = numbers()
+	if weighty := HistoryLimit + 16 + HistoryLimit + 7; len(all) != HistoryLimit || all[0] != int64(weighty-keptWeighty+1) || all[keptWeighty-1] != int64(weighty) {
+		t.Errorf("%d entries, %d … %d", len(all), all[0], all[keptWeighty-1])
+	}
+}
+
 func TestControlUpdatesOfManyProcessesAreAllKept(t *testing.T) {
 	log := keyedlog.NewMemory()
 	var all sync.WaitGroup

@@ -210,7 +210,7 @@ func (f *following) wishes(s *ControlState, names []string) (found []WishRecorde
 }
 
 func (f *following) note(found []WishRecorded) *HistoryEntry {
-	n := &HistoryEntry{Time: time.Now(), Verb: "follow patterns", Mirror: f.m.cfg.Name, Who: Operator{}.complete()}
+	n := &HistoryEntry{Time: time.Now(), Verb: verbFollow, Mirror: f.m.cfg.Name, Who: Operator{}.complete()}
 	for _, e := range found {
 		n.Topics = append(n.Topics, e.Topic)
 	}

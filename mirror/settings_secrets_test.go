@@ -85,3 +85,19 @@ func TestAddressesHaveNoUsers(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+// A file with both is pasted whole: what belongs beside certificates is no key.
+func TestAKeyAmongCertificatesIsNotStored(t *testing.T) {
+	const certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+	for _, name := range []string{"ssl.keystore.certificate.chain", "ssl.truststore.certificates"} {
+		if err := (mirror.Settings{name: certificate + certificate}).CheckStored(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, kind := range []string{"PRIVATE KEY", "RSA PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "EC private key"} {
+			err := (mirror.Settings{name: certificate + "-----BEGIN " + kind + "-----\nhunter2marker\n-----END " + kind + "-----\n"}).CheckStored()
+			if err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "marker") {
+				t.Errorf("%s with %s: %v", name, kind, err)
+			}
+		}
+	}
+}

@@ -39,11 +39,14 @@ func Looks(name string) bool {
 	return slices.ContainsFunc([]string{"password", "passwd", "secret", "jaas", "key", "passphrase", "token", "credential"}, func(w string) bool { return strings.Contains(name, w) })
 }
 
-// IsLiteral says whether the value of a secret setting is, or has in it, the secret itself instead of a reference to where it is kept. Certificates are no secrets in this sense.
+// IsLiteral says whether the value of a secret setting is, or has in it, the secret itself instead of a reference to where it is kept. Certificates are no secrets in this sense, but a key
+// beside them is.
 func IsLiteral(name, value string) bool {
 	switch value = strings.TrimSpace(value); {
-	case value == "", IsReference(value), name == truststoreCertificates, name == keystoreChain:
+	case value == "", IsReference(value):
 		return false
+	case name == truststoreCertificates, name == keystoreChain:
+		return strings.Contains(strings.ToUpper(value), "PRIVATE KEY") // whole PEM files have both, and are pasted as they are
 	case name == JAAS:
 		return loginHoldsSecret(value)
 	}
