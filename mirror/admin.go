@@ -38,7 +38,8 @@ type AdminConfig struct {
 	// DestinationAssumed says that Destination is the cluster that keeps the desired state. It is asked as the destination as long as no process of the mirror has reported another
 	// one; then verbs are about that one, and topics are those that were reported. That it does not know a topic which was reported does not count either.
 	DestinationAssumed bool
-	// OpenSource opens the source from a mirror's settings; the Admin closes it again. nil: no verb asks a source. Only Create and Start do, and both do without an answer.
+	// OpenSource opens the source from a mirror's settings; the Admin closes it again. nil: no verb asks a source. Only Create and Start do, and both do without an answer. AlterConfig
+	// only opens it. An error that is an *Error with InvalidConfig to errors.Is says that these settings can never work: Create and AlterConfig refuse them.
 	OpenSource func(ctx context.Context, settings Settings) (Source, error)
 	// Operator is who uses the verbs, for the history.
 	Operator Operator
@@ -261,6 +262,14 @@ func (c *call) askSource(ctx context.Context, f func(ctx context.Context, source
 	return true, f(ctx, source)
 }
 
+// neverOpens refuses settings with which no source can ever be opened. nil: err says nothing of that kind.
+func (a *Admin) neverOpens(err error) error {
+	if !errors.Is(err, &Error{Code: InvalidConfig}) {
+		return nil
+	}
+	return a.failed(InvalidConfig, "", err, "no source can be opened with these settings; nothing has changed")
+}
+
 // find puts together which clusters the mirror is between, and refuses when somebody named others.
 func (c *call) find(s *ControlState) (Clusters, error) {
 	entry, there := s.Mirror(c.cfg.Mirror)
@@ -475,6 +484,9 @@ func (c *call) confirm(s *ControlState, r *Result, o outcome) error {
 	r.Plan = planHash(append([]string{c.verb, c.cfg.Mirror}, c.request...), clusters, decisions)
 	if c.intent.Plan == "" || c.intent.Plan == r.Plan {
 		return nil
+	}
+	if !o.changed && sameRequest(c.intent.Plan, r.Plan) && !slices.ContainsFunc(r.Topics, func(t TopicResult) bool { return t.Changed || t.Err != nil }) {
+		return nil // the verb is repeated, and all that the plan was for is so already
 	}
 	var now []string
 	for _, t := range r.Topics {

@@ -77,7 +77,7 @@ func (a *Admin) Create(ctx context.Context, settings Settings, o CreateOptions) 
 		if loops != "" {
 			return outcome{}, c.refuse(InvalidRequest, "", "loop: %s; stop that mirror first, or exclude the topics", loops)
 		}
-		out := outcome{changed: true, detail: strings.Join(settingNames(settings), " ")}
+		out := outcome{changed: true, detail: strings.Join(settingNames(settings), " "), notes: unfollowedNote(settingNames(settings))}
 		if d, deleted := s.DeletedMirror(c.cfg.Mirror); deleted {
 			out.plan = append(out.plan, "again")
 			out.notes = append(out.notes, fmt.Sprintf("a mirror of that name was deleted at %s; what it has left in the state store belongs to the new one", stamp(d.At)))
@@ -134,6 +134,9 @@ func (c *call) lookAtSource(ctx context.Context) (loops string, err error) {
 	})
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("mirror %s: asking the source, nothing has changed: %w", c.cfg.Mirror, ctx.Err())
+	}
+	if err := c.neverOpens(err); err != nil {
+		return "", err
 	}
 	if canAsk && err != nil {
 		c.notes = append(c.notes, "the source could not be asked, so nothing of it was checked: "+err.Error())
@@ -251,7 +254,7 @@ func (c *call) storedStopped(found map[string]facts, abandon bool) (abandoned []
 			name = known
 		}
 		name = fmt.Sprintf("%s partition %d (%s)", name, e.Key.Partition, e.State.State)
-		if abandon && c.cfg.Destination != nil && !members[e.Key.TopicID] {
+		if abandon && c.cfg.Destination != nil && !c.elsewhere && !members[e.Key.TopicID] {
 			abandoned = append(abandoned, name)
 		} else {
 			open = append(open, name)
@@ -282,8 +285,20 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 	if _, err := c.exists(&c.known); err != nil {
 		return c.nothing(err)
 	}
+	before := c.settings
 	if c.settings, err = c.altered(c.settings, set, unset); err != nil {
 		return c.nothing(err)
+	}
+	if c.cfg.OpenSource != nil && ReconnectNeeded(before, c.settings) {
+		bounded, stop := context.WithTimeout(ctx, askBound)
+		source, err := c.cfg.OpenSource(bounded, c.settings)
+		stop()
+		if err := c.neverOpens(err); err != nil {
+			return c.nothing(err)
+		}
+		if err == nil {
+			_ = source.Close() // it was opened only to see that it can be
+		}
 	}
 	if err := c.askDestination(ctx); err != nil {
 		return c.nothing(err)
@@ -340,6 +355,7 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 			}
 			out.notes = append(out.notes, note...)
 		}
+		out.notes = append(out.notes, unfollowedNote(slices.DeleteFunc(settingNames(next), func(name string) bool { return before[name] == next[name] }))...)
 		if ReconnectNeeded(before, next) {
 			out.notes = append(out.notes, "the running mirror connects to the source anew")
 		}
@@ -349,7 +365,11 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 
 // checkSettings checks settings that are to be stored, and returns them under their own names.
 func (a *Admin) checkSettings(s Settings) (Settings, error) {
-	if err := joinFaults(append(s.faults(MirrorSetting), s.storedFaults()...)); err != nil {
+	stored := slices.DeleteFunc(s.storedFaults(), func(f *SettingError) bool { // a name that is not known is wrong enough
+		_, known := lookUpSetting(f.Setting)
+		return !known
+	})
+	if err := joinFaults(append(s.faults(MirrorSetting), stored...)); err != nil {
 		return nil, a.failed(InvalidConfig, "", err, "nothing has changed")
 	}
 	return s.Canonical()
@@ -401,6 +421,18 @@ func onlyPatterns(err error) bool {
 }
 
 func settingNames(s Settings) []string { return slices.Sorted(maps.Keys(s)) }
+
+// unfollowedNote says which of these settings nothing follows yet; it is none where all are followed.
+func unfollowedNote(names []string) []string {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		d, _ := lookUpSetting(name)
+		return !d.unfollowed
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{"kept and checked, and nothing follows it yet: " + strings.Join(names, ", ")}
+}
 
 // settingWords are settings in order, for the hash of a plan.
 func settingWords(s Settings) []string {

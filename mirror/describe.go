@@ -271,62 +271,62 @@ func (d *Description) verdict(settings Settings) {
 		}
 	}
 	d.Partial = len(torn) > 0
-	var stopped, paused, failed, partitions, unfinished, unseen int
+	groups := map[statemachine.Desired]*standing{}
+	failed, partitions := 0, 0
 	for _, t := range d.Topics {
-		switch t.want {
-		case statemachine.WantStopped:
-			stopped++
-		case statemachine.WantPaused:
-			paused++
+		g := groups[t.want]
+		if g == nil {
+			g = &standing{}
+			groups[t.want] = g
 		}
+		g.topics++
 		for _, p := range t.Partitions {
 			partitions++
-			if p.State == statemachine.Failed.String() {
+			g.partitions++
+			switch p.State {
+			case statemachine.Failed.String():
 				failed++
-			}
-			if t.want == statemachine.WantStopped && p.State != statemachine.Stopped.String() {
-				unfinished++
+			case t.want.String():
+				g.there++
 			}
 		}
-		switch {
-		case len(t.Partitions) > 0:
-		case t.want == statemachine.WantStopped:
-			unseen++
-		case !d.deaf:
+		if len(t.Partitions) > 0 {
+			continue
+		}
+		g.unseen++
+		if t.want != statemachine.WantStopped && !d.deaf && !d.troubled(t.Topic) {
 			d.Notes = append(d.Notes, t.Topic+": not taken up by any process yet")
 		}
 	}
 	head := torn
-	all := plural(len(d.Topics), "topic", "topics")
-	switch {
+	stopped := cmp.Or(groups[statemachine.WantStopped], &standing{})
+	switch all := plural(len(d.Topics), "topic", "topics"); {
 	case len(torn) > 0:
 	case len(d.Topics) == 0:
 		head = append(head, "NO TOPICS")
-	case stopped == len(d.Topics) && (unfinished > 0 || unseen > 0):
-		head = append(head, "TO BE FAILED OVER: "+all)
-	case stopped == len(d.Topics):
+	case stopped.topics < len(d.Topics):
+		head = append(head, inWords(groups[statemachine.WantMirroring], groups[statemachine.WantPaused], stopped))
+	case stopped.done():
 		head = append(head, "FAILED OVER: "+all)
+	case stopped.partitions == 0:
+		head = append(head, "STOP RECORDED, NOT KNOWN TO BE DONE: "+all)
 	default:
-		s := "MIRRORING: " + plural(len(d.Topics)-stopped-paused, "topic", "topics")
-		if paused > 0 {
-			s += fmt.Sprintf(", %d PAUSED", paused)
-		}
-		if stopped > 0 {
-			s += fmt.Sprintf(", %d STOPPED", stopped)
-		}
-		head = append(head, s)
+		head = append(head, fmt.Sprintf("STOP RECORDED, NOT DONE: %s, %d of %s open", all, stopped.there, plural(stopped.partitions, "partition", "partitions")))
 	}
-	if unfinished > 0 {
+	if unfinished := stopped.partitions - stopped.there; unfinished > 0 && stopped.topics < len(d.Topics) {
 		head = append(head, fmt.Sprintf("%s still to be opened", plural(unfinished, "partition", "partitions")))
 	}
-	if unseen > 0 {
-		head = append(head, plural(unseen, "stopped topic", "stopped topics")+" not known to be open")
+	if stopped.unseen > 0 {
+		head = append(head, plural(stopped.unseen, "stopped topic", "stopped topics")+" not known to be open")
 	}
 	for _, state := range slices.Sorted(maps.Keys(d.strays)) {
 		head = append(head, fmt.Sprintf("%s %s of topics not known here", plural(d.strays[state], "partition", "partitions"), state))
 	}
 	if failed > 0 {
 		head = append(head, fmt.Sprintf("%d of %s FAILED", failed, plural(partitions, "partition", "partitions")))
+	}
+	if stopped.topics < len(d.Topics) && d.sourceless() {
+		head = append(head, "the source does not answer")
 	}
 	switch {
 	case d.deaf:
@@ -347,6 +347,82 @@ func (d *Description) verdict(settings Settings) {
 		}
 	}
 	d.Head = strings.Join(head, "; ")
+}
+
+// standing is how the topics that are wanted alike are.
+type standing struct {
+	topics, unseen    int // unseen: no partition of it is known
+	partitions, there int // there: in the state that is wanted
+}
+
+func (g *standing) done() bool { return g.unseen == 0 && g.there == g.partitions }
+
+// inWords is how a mirror is of which not everything is to be stopped. What is only wanted is not said to be so.
+func inWords(mirrored, paused, stopped *standing) string {
+	var words []string
+	if mirrored != nil {
+		topics := plural(mirrored.topics, "topic", "topics")
+		switch {
+		case mirrored.done():
+			words = append(words, "MIRRORING: "+topics)
+		case mirrored.partitions == 0:
+			words = append(words, "WANTED: "+topics+", 0 partitions mirrored")
+		default:
+			words = append(words, fmt.Sprintf("WANTED: %s, %d of %s mirrored", topics, mirrored.there, plural(mirrored.partitions, "partition", "partitions")))
+		}
+	}
+	for _, g := range []struct {
+		*standing
+		word string
+	}{{paused, "PAUSED"}, {stopped, "STOPPED"}} {
+		if g.standing == nil || g.topics == 0 {
+			continue
+		}
+		word := g.word
+		if !g.done() {
+			word = "TO BE " + word
+		}
+		if len(words) == 0 {
+			words = append(words, word+": "+plural(g.topics, "topic", "topics"))
+		} else {
+			words = append(words, fmt.Sprintf("%d %s", g.topics, word))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// troubled says whether a process has a reason why it does not mirror a topic.
+func (d *Description) troubled(topic string) bool {
+	return slices.ContainsFunc(d.Nodes, func(n DescribedNode) bool {
+		return slices.ContainsFunc(n.Trouble, func(line string) bool { return strings.HasPrefix(line, topic+": ") })
+	})
+}
+
+// sourceless says that processes run, and that none of them gets an answer of the source.
+func (d *Description) sourceless() bool {
+	return d.Alive && !slices.ContainsFunc(d.Nodes, func(n DescribedNode) bool { return !n.Silent && !n.ClockAhead && n.SourceError == "" })
+}
+
+// answered says when the source answered a process last, as far as its reports tell.
+func (d *Description) answered(n DescribedNode) string {
+	if n.SourceError != "" {
+		return n.SourceError
+	}
+	if n.Silent || n.ClockAhead {
+		return "unknown"
+	}
+	var last time.Time
+	for _, t := range d.Topics {
+		for _, p := range t.Partitions {
+			if p.Owner == n.Owner && p.SourceSeen.After(last) && !ahead(p.SourceSeen, d.Taken) {
+				last = p.SourceSeen
+			}
+		}
+	}
+	if n.Seen.Sub(last) > silentAfter { // it is not asked about partitions that are not copied
+		return "no failure"
+	}
+	return "answered " + age(d.Taken.Sub(last))
 }
 
 // torn says which of some topics are stopped and which are not; "" if they are all the one or all the other.
@@ -383,6 +459,9 @@ func span(d time.Duration) string { return strings.TrimSuffix(age(d), " ago") }
 // String is the description for a person: the verdict first, then who runs the mirror, its partitions and its settings.
 func (d Description) String() string {
 	var t planText
+	if d.Mirror == "" {
+		return "no mirror is described\n"
+	}
 	t.line("%s", d.Head)
 	t.line("mirror %s  %s", d.Mirror, stamp(d.Taken))
 	t.line("%s", d.Clusters)
@@ -396,11 +475,7 @@ func (d Description) String() string {
 			case n.Silent:
 				word = fmt.Sprintf("no word for %s by its clock: it is not running or cannot write", span(d.Taken.Sub(n.Seen)))
 			}
-			source := cmp.Or(n.SourceError, "answers")
-			if (n.Silent || n.ClockAhead) && n.SourceError == "" {
-				source = "unknown"
-			}
-			rows = append(rows, []string{n.Owner, n.Host, fmt.Sprint(n.PID), stamp(n.Opened), word, source})
+			rows = append(rows, []string{n.Owner, n.Host, fmt.Sprint(n.PID), stamp(n.Opened), word, d.answered(n)})
 		}
 		t.line("")
 		t.table([]string{"NODE", "HOST", "PID", "SINCE", "HEARD OF", "SOURCE"}, rows)

@@ -198,10 +198,10 @@ func TestAcceptance2_11HeadLineOfATornMirror(t *testing.T) {
 		"few of few":      {nil, []TopicWish{wishOf("a", "m.stopped"), wishOf("b", "m")}, "PARTIALLY FAILED OVER: 1 of 2 topics (STOPPED a; MIRRORING b)"},
 		"many of many":    {nil, append(many(20, "m"), many(20, "m.stopped")...), "PARTIALLY FAILED OVER: 20 of 40 topics (STOPPED m.stoppeda, m.stoppedb, m.stoppedc …; MIRRORING ma, mb, mc …)"},
 		"some are paused": {nil, []TopicWish{wishOf("a", "m.stopped"), wishOf("b", "m.paused"), wishOf("c", "m")}, "PARTIALLY FAILED OVER: 1 of 3 topics (STOPPED a; MIRRORING c; PAUSED b)"},
-		"whole":           {nil, []TopicWish{wishOf("a", "m"), wishOf("b", "m.paused")}, "MIRRORING: 1 topic, 1 PAUSED"},
+		"whole":           {nil, []TopicWish{wishOf("a", "m"), wishOf("b", "m.paused")}, "WANTED: 1 topic, 0 partitions mirrored, 1 TO BE PAUSED"},
 		"all stopped":     {nil, []TopicWish{wishOf("a", "m.stopped"), wishOf("b", "m.stopped")}, "FAILED OVER: 2 topics"},
 		"a set as a whole": {sets, []TopicWish{wishOf("b1", "m.stopped"), wishOf("b2", "m.stopped"), wishOf("s1", "m"), wishOf("x", "m")},
-			"MIRRORING: 2 topics, 2 STOPPED"},
+			"WANTED: 2 topics, 0 partitions mirrored, 2 STOPPED"},
 		"two torn sets": {sets, []TopicWish{wishOf("b1", "m.stopped"), wishOf("b2", "m"), wishOf("s1", "m"), wishOf("s2", "m.stopped")},
 			"PARTIALLY FAILED OVER: 1 of 2 topics of set billing (STOPPED b1; MIRRORING b2); PARTIALLY FAILED OVER: 1 of 2 topics of set shop (STOPPED s2; MIRRORING s1)"},
 		"nothing": {nil, nil, "NO TOPICS"},
@@ -283,11 +283,16 @@ func TestHeadClaimsOnlyWhatIsKnown(t *testing.T) {
 		head    string
 	}{
 		"open":                {[]statemachine.State{statemachine.Stopped}, false, "m.stopped", "FAILED OVER: 1 topic; no process"},
-		"not open yet":        {[]statemachine.State{statemachine.Stopped, statemachine.Stopping}, false, "m.stopped", "TO BE FAILED OVER: 1 topic; 1 partition still to be opened; no process"},
-		"nothing known":       {nil, true, "m.stopped", "TO BE FAILED OVER: 1 topic; 1 stopped topic not known to be open; no process"},
-		"stopped, not known":  {[]statemachine.State{statemachine.Stopped}, true, "m.stopped", "TO BE FAILED OVER: 1 topic; 1 stopped topic not known to be open; no process"},
-		"failed, not known":   {[]statemachine.State{statemachine.Failed, statemachine.Stopping}, true, "m.stopped", "TO BE FAILED OVER: 1 topic; 1 stopped topic not known to be open; 1 partition FAILED of topics not known here; 1 partition STOPPING of topics not known here; no process"},
-		"mirrored, not known": {[]statemachine.State{statemachine.Failed}, true, "m", "MIRRORING: 1 topic; 1 partition FAILED of topics not known here; no process"},
+		"not open yet":        {[]statemachine.State{statemachine.Stopped, statemachine.Stopping}, false, "m.stopped", "STOP RECORDED, NOT DONE: 1 topic, 1 of 2 partitions open; no process"},
+		"nothing known":       {nil, true, "m.stopped", "STOP RECORDED, NOT KNOWN TO BE DONE: 1 topic; 1 stopped topic not known to be open; no process"},
+		"stopped, not known":  {[]statemachine.State{statemachine.Stopped}, true, "m.stopped", "STOP RECORDED, NOT KNOWN TO BE DONE: 1 topic; 1 stopped topic not known to be open; no process"},
+		"failed, not known":   {[]statemachine.State{statemachine.Failed, statemachine.Stopping}, true, "m.stopped", "STOP RECORDED, NOT KNOWN TO BE DONE: 1 topic; 1 stopped topic not known to be open; 1 partition FAILED of topics not known here; 1 partition STOPPING of topics not known here; no process"},
+		"mirrored":            {[]statemachine.State{statemachine.Mirroring, statemachine.Mirroring}, false, "m", "MIRRORING: 1 topic; no process"},
+		"failed":              {[]statemachine.State{statemachine.Mirroring, statemachine.Failed}, false, "m", "WANTED: 1 topic, 1 of 2 partitions mirrored; 1 of 2 partitions FAILED; no process"},
+		"begins":              {[]statemachine.State{statemachine.Unknown}, false, "m", "WANTED: 1 topic, 0 of 1 partition mirrored; no process"},
+		"paused":              {[]statemachine.State{statemachine.Paused}, false, "m.paused", "PAUSED: 1 topic; no process"},
+		"not paused yet":      {[]statemachine.State{statemachine.Pausing}, false, "m.paused", "TO BE PAUSED: 1 topic; no process"},
+		"mirrored, not known": {[]statemachine.State{statemachine.Failed}, true, "m", "WANTED: 1 topic, 0 partitions mirrored; 1 partition FAILED of topics not known here; no process"},
 	} {
 		w, c := &adminWorld{}, controlWith(t, wishOf("t", tc.wish))
 		w.has("m", "t", tc.states...)
@@ -331,8 +336,30 @@ func TestLivenessGoesByTheProcess(t *testing.T) {
 		if lag := partOf(t, d, "t", 0).Lag.String(); lag != tc.lag {
 			t.Errorf("%s: lag %q, want %q", what, lag, tc.lag)
 		}
-		if text := d.String(); strings.Contains(text, "answers") != tc.alive || tc.ago < -clockLeeway && strings.Contains(text, "<1s ago") {
+		if text := d.String(); strings.Contains(text, "answered") != tc.alive || tc.ago < -clockLeeway && strings.Contains(text, "<1s ago") {
 			t.Errorf("%s:\n%s", what, text)
 		}
+	}
+}
+
+// TestHeadOfAMirrorWithoutItsSource: processes run and get no answer, and what they say of a topic is said once.
+func TestHeadOfAMirrorWithoutItsSource(t *testing.T) {
+	w, c := &adminWorld{}, controlWith(t, wishOf("oders", "m"), wishOf("new", "m"))
+	node := NodeReport{Owner: "o", Mirror: "m", Seen: planTime, SourceError: "the password is refused", Trouble: []string{"oders: unknown topic at the source"}}
+	report(t, c, node)
+	d := describe(t, w, c)
+	if want := "WANTED: 2 topics, 0 partitions mirrored; the source does not answer"; d.Head != want {
+		t.Errorf("%q, want %q", d.Head, want)
+	}
+	if text := d.String(); strings.Contains(text, "oders: not taken up") || !strings.Contains(text, "new: not taken up") || !strings.Contains(text, "oders: unknown topic") {
+		t.Errorf("%s", text)
+	}
+	node.SourceError = ""
+	report(t, c, node)
+	if d = describe(t, w, c); strings.Contains(d.Head, "source") || !strings.Contains(d.String(), "no failure") {
+		t.Errorf("%s", d)
+	}
+	if text := (Description{}).String(); text != "no mirror is described\n" {
+		t.Errorf("nothing is %q", text)
 	}
 }

@@ -140,6 +140,12 @@ func planHash(request, clusters, decisions []string) string {
 	return strings.Join(parts, "-")
 }
 
+// sameRequest says whether two plans are for the same request between the same clusters.
+func sameRequest(a, b string) bool {
+	x, y := strings.Split(a, "-"), strings.Split(b, "-")
+	return len(x) == 3 && len(y) == 3 && x[0] == y[0] && x[1] == y[1]
+}
+
 // planDifference says what differs between the plan that was asked for and the one that would be carried out.
 func planDifference(asked, now string) string {
 	a, n := strings.Split(asked, "-"), strings.Split(now, "-")

@@ -53,7 +53,7 @@ func (s Settings) faults(levels ...SettingLevel) []*SettingError {
 		}
 		allowed := len(levels) == 0 || slices.Contains(levels, d.Level) || d.Level == ConnectionSetting && slices.Contains(levels, MirrorSetting)
 		if !allowed {
-			faults = append(faults, &SettingError{Setting: name, Problem: "belongs to " + map[SettingLevel]string{NodeSetting: "a node", MirrorSetting: "a mirror", ConnectionSetting: "a mirror"}[d.Level] + ", not here"})
+			faults = append(faults, &SettingError{Setting: name, Problem: elsewhere(d.Level)})
 			continue
 		}
 		if f := d.check(name, value); f != nil {
@@ -61,6 +61,14 @@ func (s Settings) faults(levels ...SettingLevel) []*SettingError {
 		}
 	}
 	return faults
+}
+
+// elsewhere says where a setting belongs that is not where it was given.
+func elsewhere(level SettingLevel) string {
+	if level == NodeSetting {
+		return "belongs to a node, not here: each process has its own, kafka-mirror in the file of --command-config"
+	}
+	return "belongs to a mirror, not here: give it when the mirror is created, or alter it"
 }
 
 // check checks one value; nil is fine.
@@ -148,6 +156,14 @@ func unknownSetting(name string) string {
 // closestSetting is the known name that was probably meant.
 func closestSetting(name string) string {
 	return closest.Name(name, slices.Sorted(maps.Keys(settingsByName)))
+}
+
+// pemFault refuses forms of stores that are not read.
+func pemFault(value string) error {
+	if value == "" || strings.EqualFold(value, "PEM") {
+		return nil
+	}
+	return errors.New("is not PEM, and Java's stores are not read: keytool -importkeystore -deststoretype PKCS12 and openssl pkcs12 convert one")
 }
 
 // urlFault checks the address of a web server. One with references in it is seen when a connection is made.

@@ -42,6 +42,8 @@ type setting struct {
 	fault     func(value string) error // what is wrong with a value, nil for nothing
 	reference bool                     // a value may hold ${provider:…}, which is resolved when a connection is made
 	address   bool                     // of a host, a URL, or several of them: nobody's user or password belongs into it
+	// unfollowed: nothing reads it yet.
+	unfollowed bool
 }
 
 // maxMillis is the longest time that time.Duration holds.
@@ -111,6 +113,13 @@ func address(s setting) setting {
 	return connection(s)
 }
 
+// unfollowed makes a setting one that is kept and checked, and that nothing reads yet: verbs and its definition say so.
+func unfollowed(s setting) setting {
+	s.unfollowed = true
+	s.Doc += " It is kept and checked; nothing follows it yet."
+	return s
+}
+
 // settingTable is spec §7 with the decisions, in the order in which a person would read it.
 var settingTable = []setting{
 	wholeNumber(NodeSetting, "int", statePartitionsSetting, "50", 1, math.MaxInt32, "Partitions of the topic of states. It must not change once the topic exists."),
@@ -125,14 +134,14 @@ var settingTable = []setting{
 	address(text(ConnectionSetting, "list", "bootstrap.servers", "", "host:port, separated by commas; needed when a mirror is created", "Brokers of the source to begin with.", bootstrapFault)),
 	patterns(MirrorSetting, topicsIncludeSetting, "", "Topics of the source that are found and mirrored by themselves; empty finds none. Names that begin with __ are never found.", "topics.include"),
 	patterns(MirrorSetting, topicsExcludeSetting, "__.*", "Topics that are not mirrored; it wins over the included ones, and topics being mirrored that match are stopped.", "topics.exclude"),
-	patterns(MirrorSetting, "mirror.groups.include", ".*", "Consumer groups whose offsets are synchronised; empty is all.", "groups.include"),
-	patterns(MirrorSetting, "mirror.groups.exclude", "", "Consumer groups whose offsets are not synchronised; it wins over the included ones.", "groups.exclude"),
-	text(MirrorSetting, "list", "mirror.acl.include", "*", "type;name;operation;permission;principal, separated by commas; * is any, fields at the end may be left out",
-		"Rules that say which access rules of the source are synchronised. Name and principal are regular expressions that match whole.", aclRulesFault, "acls.include"),
-	patterns(ConnectionSetting, propertiesExcludeSetting, strings.Join([]string{
+	unfollowed(patterns(MirrorSetting, "mirror.groups.include", ".*", "Consumer groups whose offsets are synchronised; empty is all.", "groups.include")),
+	unfollowed(patterns(MirrorSetting, "mirror.groups.exclude", "", "Consumer groups whose offsets are not synchronised; it wins over the included ones.", "groups.exclude")),
+	unfollowed(text(MirrorSetting, "list", "mirror.acl.include", "*", "type;name;operation;permission;principal, separated by commas; * is any, fields at the end may be left out",
+		"Rules that say which access rules of the source are synchronised. Name and principal are regular expressions that match whole.", aclRulesFault, "acls.include")),
+	unfollowed(patterns(ConnectionSetting, propertiesExcludeSetting, strings.Join([]string{
 		"follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "message.timestamp.difference.max.ms", "log.message.timestamp.before.max.ms",
 		"log.message.timestamp.after.max.ms", "message.timestamp.type", "unclean.leader.election.enable", "min.insync.replicas", "mirror.name"}, ","),
-		"Topic configurations that are not synchronised. A value replaces the whole default.", "topic.properties.exclude"),
+		"Topic configurations that are not synchronised. A value replaces the whole default.", "topic.properties.exclude")),
 	patterns(MirrorSetting, topicSetPrefix+"<name>", "", "Topics that belong together under a name: part of them alone is not stopped or failed over unless that is asked for."),
 	oneOf(MirrorSetting, lossPolicySetting, "restart",
 		"What happens when the source removed records before they were copied: restart (the copy starts where the source's log now starts), fail (stop there), keep (older records stay, with a hole).",
@@ -155,11 +164,11 @@ var settingTable = []setting{
 	connection(text(ConnectionSetting, "password", jaasSetting, "", "a login module, required, its options, ;", "Name and secret for SASL, as Kafka's clients write it.", nil)),
 	address(text(ConnectionSetting, "string", "sasl.oauthbearer.token.endpoint.url", "", "a URL", "Where tokens for OAUTHBEARER are fetched.", urlFault)),
 	connection(text(ConnectionSetting, "string", "sasl.login.callback.handler.class", "", "a class name of Kafka's own handlers", "How tokens are obtained; read for the sake of existing files.", nil)),
-	connection(oneOf(ConnectionSetting, "ssl.truststore.type", "PEM", "Form of the certificates that are trusted.", "PEM", "JKS", "PKCS12")),
+	connection(text(ConnectionSetting, "string", "ssl.truststore.type", "PEM", "PEM", "Form of the certificates that are trusted.", pemFault)),
 	connection(text(ConnectionSetting, "string", "ssl.truststore.location", "", "a path", "File of the certificates that are trusted.", nil)),
 	connection(text(ConnectionSetting, "password", "ssl.truststore.certificates", "", "PEM", "The certificates that are trusted.", nil)),
 	connection(text(ConnectionSetting, "password", "ssl.truststore.password", "", "", "Password of the file of trusted certificates.", nil)),
-	connection(oneOf(ConnectionSetting, "ssl.keystore.type", "PEM", "Form of the mirror's own key and certificates.", "PEM", "JKS", "PKCS12")),
+	connection(text(ConnectionSetting, "string", "ssl.keystore.type", "PEM", "PEM", "Form of the mirror's own key and certificates.", pemFault)),
 	connection(text(ConnectionSetting, "string", "ssl.keystore.location", "", "a path", "File of the mirror's own key and certificates.", nil)),
 	connection(text(ConnectionSetting, "password", "ssl.keystore.key", "", "PEM", "The mirror's own key.", nil)),
 	connection(text(ConnectionSetting, "password", "ssl.keystore.certificate.chain", "", "PEM", "The mirror's own certificates.", nil)),

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
+	"github.com/clustermirror/clustermirror/internal/secret"
 )
 
 func TestSettingDefinitionsMatchTheirTable(t *testing.T) {
@@ -354,6 +357,45 @@ func TestSettingsCheckACLRules(t *testing.T) {
 		}
 		if bad := strings.ContainsAny(rule, "(["); !fine && errors.Is(err, ErrPattern) != bad && rule != "TOPIC;" {
 			t.Errorf("%q: a pattern is wrong: %v", rule, err)
+		}
+	}
+}
+
+// TestSettingsAreFollowedOrNoted: a setting that is taken and has no effect is said to be one, by its definition and by the verbs; nothing else is.
+func TestSettingsAreFollowedOrNoted(t *testing.T) {
+	// seen is all that readers of settings make of them.
+	seen := func(s Settings) string {
+		node, err := NodeOptionsFrom(s)
+		tuned, wrong := (&Config{}).tuned(s)
+		filter, bad := s.TopicFilter()
+		sets, torn := s.TopicSets()
+		c := &call{Admin: &Admin{cfg: AdminConfig{Mirror: "m"}}, settings: s}
+		clusters, differ := c.find(&ControlState{})
+		connection, refused := kafkaconfig.Parse(s)
+		return fmt.Sprint(node, err, tuned, wrong, filter.Includes("7"), filter.Excludes("7"), bad, len(sets), torn, clusters, differ, connection.Seeds, connection.RequestTimeout,
+			len(connection.Options), refused)
+	}
+	for _, d := range SettingDefinitions() {
+		name := strings.ReplaceAll(d.Name, "<name>", "x")
+		base := Settings{bootstrapSetting: "a:9092"}
+		with := maps.Clone(base)
+		with[name] = map[string]string{lossPolicySetting: "keep"}[name]
+		if with[name] == "" {
+			with[name] = "7"
+		}
+		followed := seen(with) != seen(base)
+		if secret.InFamily(name) { // they are read when a connection is made; who does that refuses those that it does not know
+			_, err := kafkaconfig.Parse(Settings{bootstrapSetting: "a:9092", name: d.Default})
+			_, wrong := kafkaconfig.Parse(Settings{bootstrapSetting: "a:9092", name + "x": ""})
+			followed = err == nil && wrong != nil
+		}
+		if name == "socket.connection.setup.timeout.ms" || name == "socket.connection.setup.timeout.max.ms" || name == "connections.max.idle.ms" { // inside of functions
+			_, err := kafkaconfig.Parse(Settings{bootstrapSetting: "a:9092", name: "no number"})
+			followed = err != nil
+		}
+		noted := len(unfollowedNote([]string{name})) > 0
+		if followed == noted || noted != strings.Contains(d.Doc, "nothing follows it yet") {
+			t.Errorf("%s: followed %v, noted %v, defined as %q", name, followed, noted, d.Doc)
 		}
 	}
 }

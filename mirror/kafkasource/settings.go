@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
+	"github.com/clustermirror/clustermirror/internal/secret"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -16,7 +17,8 @@ import (
 // an error. request.timeout.ms is Config.Bound; where it is absent the bound is this package's 10 s, not Kafka's 30 s, so that one silent broker is noticed sooner.
 //
 // Nothing is connected to, and no file of a secret or a certificate is read: that happens with each connection and each re-authentication (KIP-368). So a changed password or
-// certificate is taken up without a restart. No error and no printed Config holds a secret.
+// certificate is taken up without a restart. No error and no printed Config holds a secret. What is wrong wherever it is read is *mirror.Error with InvalidConfig to errors.Is; a
+// reference in a setting that is no secret is resolved here, and may be right on another host.
 func FromSettings(settings mirror.Settings) (Config, error) {
 	s := map[string]string{}
 	maps.Copy(s, settings)
@@ -25,9 +27,26 @@ func FromSettings(settings mirror.Settings) (Config, error) {
 	}
 	connection, err := kafkaconfig.Parse(s)
 	if err != nil {
-		return Config{}, fmt.Errorf("kafkasource: settings of the source: %w", err)
+		err = fmt.Errorf("kafkasource: settings of the source: %w", err)
+		for name, value := range s {
+			if !secret.IsSetting(name) && secret.HasReference(value) {
+				return Config{}, err
+			}
+		}
+		return Config{}, &settingsError{err}
 	}
 	return Config{Seeds: connection.Seeds, ClientOptions: connection.Options, Bound: connection.RequestTimeout}, nil
+}
+
+// settingsError: no connection can ever be made with these settings.
+type settingsError struct{ error }
+
+func (e *settingsError) Unwrap() error { return e.error }
+
+// Is finds InvalidConfig.
+func (e *settingsError) Is(target error) bool {
+	t, ok := target.(*mirror.Error)
+	return ok && t.Code == mirror.InvalidConfig
 }
 
 // FetchOptions makes a mirror's FetchOptions (mirror.Config.Fetch) of its settings fetch.wait.max.ms, fetch.min.bytes, fetch.max.bytes (of one partition) and

@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -50,5 +51,27 @@ func TestFetchOptions(t *testing.T) {
 	}
 	if _, err := FetchOptions(mirror.Settings{"fetch.max.bytes": "0"}); err == nil || !strings.Contains(err.Error(), "fetch.max.bytes: is not a whole number") {
 		t.Error(err)
+	}
+}
+
+// What is wrong wherever it is read is told from what may be right on another host, and neither names a broker that is empty.
+func TestSettingsThatNeverWork(t *testing.T) {
+	never := &mirror.Error{Code: mirror.InvalidConfig}
+	for what, c := range map[string]struct {
+		settings mirror.Settings
+		never    bool
+	}{
+		"no address":               {mirror.Settings{}, true},
+		"SASL without a login":     {mirror.Settings{"bootstrap.servers": "h:9092", "security.protocol": "SASL_SSL"}, true},
+		"a Java store":             {mirror.Settings{"bootstrap.servers": "h:9092", "security.protocol": "SSL", "ssl.truststore.type": "JKS"}, true},
+		"a reference, unknown yet": {mirror.Settings{"bootstrap.servers": "${env:CLUSTERMIRROR_TEST_NOT_SET}"}, false},
+	} {
+		src, err := Open(t.Context(), c.settings)
+		if err == nil || src != nil || errors.Is(err, never) != c.never {
+			t.Errorf("%s: never %v: %v", what, errors.Is(err, never), err)
+		}
+	}
+	if _, err := New(Config{Seeds: []string{"h:9092", ""}}); err == nil {
+		t.Error("an empty address is none")
 	}
 }
