@@ -42,6 +42,9 @@ func TestABrokenFirstReadingIsBegunAnewBeforeTombstonesVanish(t *testing.T) {
 		if len(s.mirrors.states.places) != 1 {
 			t.Fatalf("%d places were read, want 1", len(s.mirrors.states.places))
 		}
+		if ago := time.Since(s.mirrors.states.readAt); ago > time.Hour {
+			t.Fatalf("a reading that was begun just now is taken for one of %v ago, or of no time", ago)
+		}
 		return s
 	}
 	soon, late := broken(), broken()
