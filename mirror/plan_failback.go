@@ -17,7 +17,7 @@ import (
 type FailbackOptions struct {
 	// Topics to bring back; none: every member.
 	Topics []string
-	// Reason is why, for the history.
+	// Reason is why, for the history: one line, at most 1000 characters.
 	Reason string
 }
 

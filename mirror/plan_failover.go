@@ -17,7 +17,7 @@ type FailoverOptions struct {
 	Fresh time.Duration
 	// Partial allows failing over a part of a topic set.
 	Partial bool
-	// Reason is why, for the history.
+	// Reason is why, for the history: one line, at most 1000 characters.
 	Reason string
 }
 
