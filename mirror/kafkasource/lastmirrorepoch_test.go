@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
+	"github.com/clustermirror/clustermirror/internal/topicreader"
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -117,21 +118,31 @@ func (w *recordWriter) write(topic string, partition int32, key, value []byte) {
 	}
 }
 
+// home is the partition in which a key's records count.
+func (w *recordWriter) home(k statemachine.Key) int32 {
+	w.t.Helper()
+	topics, err := kadm.NewClient(w.cl).ListTopics(w.t.Context(), stateTopic)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return statemachine.StatePartition(k, int32(len(topics[stateTopic].Partitions)))
+}
+
 func (w *recordWriter) state(k statemachine.Key, s statemachine.PartitionState) {
 	w.t.Helper()
-	w.write(stateTopic, k.Partition%2, statemachine.AppendKey(nil, statemachine.PartitionStateType, k), statemachine.AppendPartitionState(nil, s))
+	w.write(stateTopic, w.home(k), statemachine.AppendKey(nil, statemachine.PartitionStateType, k), statemachine.AppendPartitionState(nil, s))
 }
 
 func (w *recordWriter) lme(k statemachine.Key, e statemachine.LastMirrorEpoch) {
 	w.t.Helper()
-	w.write(stateTopic, k.Partition%2, statemachine.AppendKey(nil, statemachine.LastMirrorEpochsType, k), statemachine.AppendLastMirrorEpoch(nil, e))
+	w.write(stateTopic, w.home(k), statemachine.AppendKey(nil, statemachine.LastMirrorEpochsType, k), statemachine.AppendLastMirrorEpoch(nil, e))
 }
 
 // bury writes the tombstones of a key, state first.
 func (w *recordWriter) bury(k statemachine.Key, types ...statemachine.RecordType) {
 	w.t.Helper()
 	for _, rt := range types {
-		w.write(stateTopic, k.Partition%2, statemachine.AppendKey(nil, rt, k), nil)
+		w.write(stateTopic, w.home(k), statemachine.AppendKey(nil, rt, k), nil)
 	}
 }
 
@@ -421,8 +432,8 @@ func TestFiveThousandPartitionsAskWithFewRequests(t *testing.T) {
 		all = append(all, mirror.TopicPartition{Topic: "orders", Partition: p})
 		k := statemachine.Key{Mirror: "m", TopicID: id, Partition: p}
 		batch = append(batch,
-			&kgo.Record{Topic: stateTopic, Partition: p % 6, Key: statemachine.AppendKey(nil, statemachine.PartitionStateType, k), Value: statemachine.AppendPartitionState(nil, stopped("west"))},
-			&kgo.Record{Topic: stateTopic, Partition: p % 6, Key: statemachine.AppendKey(nil, statemachine.LastMirrorEpochsType, k),
+			&kgo.Record{Topic: stateTopic, Partition: statemachine.StatePartition(k, 6), Key: statemachine.AppendKey(nil, statemachine.PartitionStateType, k), Value: statemachine.AppendPartitionState(nil, stopped("west"))},
+			&kgo.Record{Topic: stateTopic, Partition: statemachine.StatePartition(k, 6), Key: statemachine.AppendKey(nil, statemachine.LastMirrorEpochsType, k),
 				Value: statemachine.AppendLastMirrorEpoch(nil, statemachine.LastMirrorEpoch{Epoch: p, Offset: int64(p), SourceClusterID: "west"})})
 	}
 	if err := w.cl.ProduceSync(t.Context(), batch...).FirstErr(); err != nil {
@@ -495,6 +506,60 @@ func TestARecreatedTopicHasNoRecords(t *testing.T) {
 	expect("created again unseen", 6)
 }
 
+// Whoever may write to one topic or partition says nothing about what belongs into another, and takes nothing back there.
+func TestRecordsOutOfPlaceDoNotCount(t *testing.T) {
+	c := records(t)
+	w := writerTo(t, c)
+	id := w.create(1, "orders")[0]
+	w.create(2, stateTopic, originTopic)
+	key := statemachine.Key{Mirror: "m", TopicID: id}
+	place := w.home(key)
+	w.lme(key, statemachine.LastMirrorEpoch{Epoch: 3, SourceClusterID: "west"})
+	w.state(key, active("west"))
+	origin := originsOf(t, mirror.TopicOrigin{Mirror: "m", Topic: "orders", SourceClusterID: "west", Upstream: []string{"far"}})
+	for _, r := range origin {
+		w.write(originTopic, 0, r[0], r[1])
+	}
+	s := sourceOf(t, c)
+	check := func(what string) {
+		t.Helper()
+		for _, s := range []*Source{s, sourceOf(t, c)} {
+			expectEqual(t, what, lastMirrorEpochs(t, s, "west", orders), map[mirror.TopicPartition]statemachine.LastMirrorEpoch{orders: {Epoch: 3, SourceClusterID: "west"}})
+			expectEqual(t, what, mirrorsOf(t, s, orders), []mirror.SourceMirror{
+				{Mirror: "m", SourceClusterID: "west", Upstream: []string{"far"}, Partition: orders, State: statemachine.Mirroring},
+			})
+		}
+	}
+	check("at first")
+	for _, rt := range []statemachine.RecordType{statemachine.LastMirrorEpochsType, statemachine.PartitionStateType} {
+		w.write(stateTopic, 1-place, statemachine.AppendKey(nil, rt, key), nil)
+	}
+	forged := statemachine.AppendKey(nil, statemachine.LastMirrorEpochsType, statemachine.Key{Mirror: "x", TopicID: id})
+	other := 1 - w.home(statemachine.Key{Mirror: "x", TopicID: id})
+	w.write(stateTopic, other, forged, statemachine.AppendLastMirrorEpoch(nil, statemachine.LastMirrorEpoch{Epoch: 9, SourceClusterID: "west"}))
+	for _, r := range origin {
+		w.write(stateTopic, 0, r[0], []byte("no JSON"))
+		w.write(originTopic, 1, r[0], nil)
+	}
+	check("what is elsewhere")
+
+	// Partitions that were added are not used, as the topic's own record says.
+	layoutKey, layout := topicreader.StateLayoutRecord(2)
+	w.write(stateTopic, 0, layoutKey, layout)
+	check("with its layout")
+	more := int32(3)
+	for statemachine.StatePartition(key, more) == place {
+		more++
+	}
+	if _, err := kadm.NewClient(w.cl).CreatePartitions(t.Context(), int(more)-2, stateTopic); err != nil {
+		t.Fatal(err)
+	}
+	w.connect()
+	check("with more partitions")
+	w.write(stateTopic, w.home(key), statemachine.AppendKey(nil, statemachine.PartitionStateType, key), statemachine.AppendPartitionState(nil, stopped("west")))
+	check("and a record where its key would be")
+}
+
 // A tombstone that compaction has taken away was never seen: what is long since it was read is read anew.
 func TestRecordsAreReadAnewBeforeTombstonesVanish(t *testing.T) {
 	c := records(t)
@@ -506,7 +571,7 @@ func TestRecordsAreReadAnewBeforeTombstonesVanish(t *testing.T) {
 	s := sourceOf(t, c)
 	lastMirrorEpochs(t, s, "west", orders)
 	// As compaction leaves the log: neither the record nor its tombstone.
-	if _, err := kadm.NewClient(w.cl).DeleteRecords(t.Context(), kadm.Offsets{stateTopic: {0: {Topic: stateTopic, At: 1}}}); err != nil {
+	if _, err := kadm.NewClient(w.cl).DeleteRecords(t.Context(), kadm.Offsets{stateTopic: {w.home(key): {Topic: stateTopic, Partition: w.home(key), At: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -560,16 +625,16 @@ func TestANewerRecordIsAnErrorForItsPartition(t *testing.T) {
 	}
 	fine("at first", epochs(orders), mirrors(orders), epochs(other), mirrors(other))
 	key := statemachine.AppendKey(nil, statemachine.LastMirrorEpochsType, bad)
-	w.write(stateTopic, 0, key, recordHex(t, "0001 00000003 00"))
+	w.write(stateTopic, w.home(bad), key, recordHex(t, "0001 00000003 00"))
 	named(epochs(orders), orders, "last mirror epoch of m:", "offset")
 	fine("others", mirrors(orders), epochs(other), mirrors(other))
 	w.lme(bad, west)
 	fine("written anew", epochs(orders))
 	key = statemachine.AppendKey(nil, statemachine.PartitionStateType, bad)
-	w.write(stateTopic, 0, key, recordHex(t, "0001 02"))
+	w.write(stateTopic, w.home(bad), key, recordHex(t, "0001 02"))
 	named(mirrors(orders), orders, "state of m:", "offset")
 	fine("others", epochs(orders), epochs(other), mirrors(other))
-	w.write(stateTopic, 0, key, nil)
+	w.write(stateTopic, w.home(bad), key, nil)
 	fine("after its tombstone", mirrors(orders))
 
 	// A key that does not say what it is about may be anybody's.
@@ -721,7 +786,7 @@ func TestRecordsAreReadByManyAtOnce(t *testing.T) {
 		running.Go(func() {
 			tp, key := mirror.TopicPartition{Topic: "orders", Partition: p}, statemachine.Key{Mirror: "m", TopicID: id, Partition: p}
 			for n := range int32(rounds) {
-				r := &kgo.Record{Topic: stateTopic, Partition: p % 2, Key: statemachine.AppendKey(nil, statemachine.LastMirrorEpochsType, key),
+				r := &kgo.Record{Topic: stateTopic, Partition: statemachine.StatePartition(key, 2), Key: statemachine.AppendKey(nil, statemachine.LastMirrorEpochsType, key),
 					Value: statemachine.AppendLastMirrorEpoch(nil, statemachine.LastMirrorEpoch{Epoch: n, SourceClusterID: "west"})}
 				if err := w.cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 					failures <- err.Error()

@@ -69,7 +69,8 @@ func (p *logPosition) readOn(ctx context.Context, apply func(topicreader.Record)
 	begun := time.Now()
 	err := p.reader.ReadToEnd(ctx, apply)
 	var replaced *topicreader.ReplacedError
-	if errors.As(err, &replaced) {
+	var grown *topicreader.PartitionsError
+	if errors.As(err, &replaced) || errors.As(err, &grown) {
 		begin()
 		err = p.reader.ReadToEnd(ctx, apply)
 	}
@@ -102,6 +103,11 @@ type stateRecords struct {
 	logPosition
 	places     map[place]map[string]*mirrored // by mirror
 	unreadable map[string]error               // records whose key does not say what they are about, by key
+
+	// unjudged is what was read since the end was reached last: only then is it known in which partitions keys lie.
+	unjudged []topicreader.Record
+	layout   topicreader.StateLayout
+	spread   int32 // over how many partitions keys were looked for; 0: none was
 }
 
 // read brings the records up to date.
@@ -112,7 +118,38 @@ func (r *stateRecords) read(ctx context.Context, client *kgo.Client, cluster str
 	if !r.goesOn(cluster, id) {
 		begin()
 	}
-	return r.readOn(ctx, func(k topicreader.Record) { r.apply(k) }, begin)
+	for {
+		if err := r.readOn(ctx, func(k topicreader.Record) { r.unjudged = append(r.unjudged, k) }, begin); err != nil {
+			return err
+		}
+		if again, err := r.judge(); !again || err != nil {
+			return err
+		}
+		begin()
+	}
+}
+
+// judge takes in what counts of what was read: a record in the partition that its key has, because whoever may write elsewhere says nothing about it. again: what was taken in
+// before was judged by another layout.
+func (r *stateRecords) judge() (again bool, err error) {
+	layout := r.layout
+	for _, k := range r.unjudged {
+		layout.Take(k)
+	}
+	spread, err := layout.Partitions(r.reader.Partitions(stateTopic))
+	if err != nil {
+		return false, fmt.Errorf("topic %s: %w", stateTopic, err)
+	}
+	if r.spread > 0 && r.spread != spread {
+		return true, nil
+	}
+	for _, k := range r.unjudged {
+		if topicreader.CountsInState(k, spread) {
+			r.apply(k)
+		}
+	}
+	r.layout, r.spread, r.unjudged = layout, spread, nil
+	return false, nil
 }
 
 // forget drops everything: the topic is not there.
@@ -220,7 +257,11 @@ func (r *originRecords) read(ctx context.Context, client *kgo.Client, cluster st
 	if !r.goesOn(cluster, id) {
 		begin()
 	}
-	return r.readOn(ctx, func(k topicreader.Record) { r.apply(k) }, begin)
+	return r.readOn(ctx, func(k topicreader.Record) {
+		if k.Partition == 0 { // where the topic has more, only this one is used
+			r.apply(k)
+		}
+	}, begin)
 }
 
 func (r *originRecords) forget() { *r = originRecords{} }

@@ -39,8 +39,8 @@ func TestABrokenFirstReadingIsBegunAnewBeforeTombstonesVanish(t *testing.T) {
 		if _, err := s.LastMirrorEpochs(ctx, "west", []mirror.TopicPartition{orders}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("error %v: the reading was not broken off", err)
 		}
-		if len(s.mirrors.states.places) != 1 {
-			t.Fatalf("%d places were read, want 1", len(s.mirrors.states.places))
+		if n := len(s.mirrors.states.unjudged); n != 1 {
+			t.Fatalf("%d records were read, want 1", n)
 		}
 		if ago := time.Since(s.mirrors.states.readAt); ago > time.Hour {
 			t.Fatalf("a reading that was begun just now is taken for one of %v ago, or of no time", ago)
