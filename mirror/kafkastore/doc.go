@@ -15,7 +15,7 @@ live, and any process can go on where another one died.
 A record is where its type says (the int16 that its key begins with). Keys and values are those of spec §8 and of package mirror, byte for byte; who wrote a record and in
 which update travels in its headers (writer, session, update, of).
 
-	__mirror_state     states and last mirror epochs, types 1 and 2, in partition statemachine.StatePartition of the key
+	__mirror_state     states and last mirror epochs, types 1 and 2, in partition statemachine.StatePartition of the key; over how many partitions keys are spread: type 63
 	__mirror_control   what mirrors and topics there are, consents …; and who writes as whom: type 64
 	__mirror_stop      stop and failover
 	__mirror_pause     pause, resume, recover
@@ -24,7 +24,28 @@ which update travels in its headers (writer, session, update, of).
 
 They are created by the first Open of a writer, or before the first record, compacted, with Config.ReplicationFactor copies of which all but one must have a record before
 it counts. Topics that exist are used as they are, but one that is not compacted is refused, and one whose delete.retention.ms is below a day: what was not read for half a
-day is read anew, because tombstones may be gone. They must not get more partitions, and must not be deleted while anybody uses them.
+day is read anew, because tombstones may be gone; and one whose max.message.bytes is below a batch of this package (257 KiB). That is looked at when a topic is new or was
+made again, and every minute. They must not be deleted while anybody uses them. Partitions that are added are not used: the record of type 63, written into partition 0 with
+the first state, says over how many keys are spread, and the other topics have their records in partition 0. To spread states over more, make the topic anew.
+
+By hand, once for each topic, __mirror_state with as many partitions as it is to have (50), the others with one:
+
+	kafka-topics.sh --bootstrap-server HOST:PORT --create --topic __mirror_state --partitions 50 --replication-factor 3 --config cleanup.policy=compact \
+	  --config delete.retention.ms=86400000 --config min.insync.replicas=2 --config unclean.leader.election.enable=false --config segment.bytes=8388608 \
+	  --config min.cleanable.dirty.ratio=0.1 --config min.compaction.lag.ms=60000
+	for t in control stop pause history status; do
+	  kafka-topics.sh --bootstrap-server HOST:PORT --create --topic __mirror_$t --partitions 1 --replication-factor 3 --config cleanup.policy=compact \
+	    --config delete.retention.ms=86400000 --config min.insync.replicas=2 --config unclean.leader.election.enable=false --config segment.bytes=8388608 \
+	    --config min.cleanable.dirty.ratio=0.1 --config min.compaction.lag.ms=60000
+	done
+
+One record must fit into its topic's max.message.bytes (1 MiB if nobody changed it); a larger one is a *SizeError that names it, and nothing of its update is written.
+
+A record that lies in another topic or partition than its key's does not count, for nobody: it hides nothing, its tombstone takes nothing back, and Config.Notice is told of
+it (*StrayError). So what somebody may write into one topic says nothing about what belongs into another.
+
+A session's record that cannot be read concerns its writer only: its sessions get a *SessionRecordError until the writer is opened again, which writes over it, with a number
+above all that anything in the topics shows. A tombstone on it ends the writer's session (ErrFenced), because nobody could tell what it took out.
 
 # Why nobody writes beside another
 
@@ -94,7 +115,8 @@ View.Version is the number of offsets that were read. It is the same for all pro
 
 # Requests and rights
 
-	Read             ListOffsets, Fetch: DESCRIBE and READ on all topics. Once: Metadata, DescribeConfigs (DESCRIBE_CONFIGS if granted; without it nobody checks how they are kept)
+	Read             ListOffsets, Fetch: DESCRIBE and READ on all topics. Every few seconds Metadata, every minute DescribeConfigs (DESCRIBE_CONFIGS if granted; without it nobody
+	                 checks how they are kept)
 	Check            ListOffsets, Fetch of __mirror_control
 	Log.Update       Read, and under prefix-control: FindCoordinator, InitProducerId, AddPartitionsToTxn, Produce, EndTxn: WRITE on that transactional id, and on the topics of the
 	                 records that really change. AddPartitionsToTxn adds all of them or none, so without a right nothing is written
@@ -113,5 +135,19 @@ As kafka-acls.sh has them, with --bootstrap-server HOST:PORT --add and the princ
 	          --allow-principal User:N --operation Write --transactional-id clustermirror- --resource-pattern-type prefixed
 
 READ and WRITE imply DESCRIBE. Whoever may write prefix-control can hold up other updates; whoever may write prefix-owner-W can fence the process that runs as W.
+
+Kafka checks who writes, not what. WRITE on a topic means every record of its types, by hand too, past every check of this package and of mirror, and with any header:
+
+	__mirror_pause    pause, resume and recover every topic
+	__mirror_history  write and remove history: who holds it for proof gives WRITE to few
+	__mirror_stop     stop every topic and fail it over, or take a stop back
+	__mirror_control  every setting of mirrors, source and consents; end the session of every process, or take its place
+	__mirror_state    every state and last mirror epoch: what a failover and a failback cut off and keep
+	__mirror_status   what reports say
+
+A header writer makes a key that writer's, so that Log.Update refuses to change it (keyedlog.ErrOwned): whoever may write a topic can lock its own types' keys; opening that
+writer, whose session then gets a number above the header's, and claiming the key unlocks it, and so does a tombstone by hand. The headers update and of can delay when
+their own record is shown by one reading. WRITE on any of these topics also lets somebody leave a transaction open on it, which holds up Read until its timeout (the brokers'
+transaction.max.timeout.ms, 15 minutes), if he may write some transactional id. None of it changes a record of another topic.
 */
 package kafkastore

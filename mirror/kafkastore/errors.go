@@ -52,7 +52,8 @@ type SizeError struct {
 
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("kafkastore: the record with key %x and %d bytes is more than topic %s takes: %v; make it smaller, or raise the limit: "+
-		"kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name %s --add-config max.message.bytes=%d", e.Key, e.Bytes, e.Topic, e.Err, e.Topic, 2*e.Bytes)
+		"kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name %s --add-config max.message.bytes=%d",
+		e.Key, e.Bytes, e.Topic, e.Err, e.Topic, 2*e.Bytes)
 }
 
 func (e *SizeError) Unwrap() error { return e.Err }

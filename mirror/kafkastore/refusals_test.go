@@ -174,17 +174,21 @@ func TestRealRecordThatIsTooLarge(t *testing.T) {
 	much := change(large, strings.Repeat("x", 2<<20))
 	refused("update", s.Update(t.Context(), put(change(small, "2"), much)))
 	refused("claim", try(t.Context(), n, change(small, "2"), much, change(key(75, "other"), "x")))
-	_, err := kafkatest.Shared(t).Admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: kadm.StringPtr("4194304")}}, cfg.namespace+statusTopic)
-	must(t, err)
-	poll(t, "a larger limit", func() bool { return try(t.Context(), n, much) == nil })
-
-	small1000 := "1000"
-	_, err = kafkatest.Shared(t).Admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &small1000}}, cfg.namespace+statusTopic)
-	must(t, err)
-	_, err = Open(t.Context(), cfg)
-	if !errors.Is(err, errSmallMessages) {
-		t.Errorf("error %v", err)
+	limit := func(bytes string) {
+		t.Helper()
+		_, err := kafkatest.Shared(t).Admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &bytes}}, cfg.namespace+statusTopic)
+		must(t, err)
 	}
+	limit("4194304")
+	poll(t, "a larger limit", func() bool { return try(t.Context(), n, much) == nil })
+	limit("1000")
+	poll(t, "a refusal of the limit", func() bool {
+		again, err := Open(t.Context(), cfg)
+		if err == nil {
+			again.Close()
+		}
+		return errors.Is(err, errSmallMessages)
+	})
 }
 
 // A silent cluster ends no call later than its bound.

@@ -83,7 +83,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		cfg: cfg, reading: newLock(), writing: newLock(), checking: newLock(), vetted: make(map[string]vetted), told: make(map[string]bool), records: newRecords(), leaders: make(map[place]int32),
+		cfg: cfg, reading: newLock(), writing: newLock(), checking: newLock(), vetted: make(map[string]vetted), told: make(map[string]bool),
+		records: newRecords(), leaders: make(map[place]int32),
 		coordinators: make(map[string]int32), sessions: make(map[*session]struct{}), changed: make(chan struct{}),
 	}
 	if s.client, err = cfg.client(); err != nil {

@@ -50,7 +50,8 @@ func TestRealRecordsOutOfPlaceDoNotCount(t *testing.T) {
 		for _, x := range []struct {
 			key  []byte
 			want string
-		}{{state, "state by node-1/1"}, {lmeKey("m", 0), "lme by node-1/1"}, {control, "settings"}, {stop, "stop"}, {pause, "pause"}, {key(71, "t"), "-"}, {key(67, "t"), "-"}, {stateKey("x", 1), "-"}} {
+		}{{state, "state by node-1/1"}, {lmeKey("m", 0), "lme by node-1/1"}, {control, "settings"}, {stop, "stop"}, {pause, "pause"},
+			{key(71, "t"), "-"}, {key(67, "t"), "-"}, {stateKey("x", 1), "-"}} {
 			if got := shown(t, s, x.key); got != x.want {
 				t.Errorf("%s: key %x: %s, want %s", what, x.key, got, x.want)
 			}
@@ -86,7 +87,8 @@ func TestRealRecordsOutOfPlaceDoNotCount(t *testing.T) {
 	check("a new one", open(t, cfg))
 	must(t, n.Check(t.Context()))
 	write(t, n, change(state, "state"))
-	if text := told.text(); strings.Count(text, fmt.Sprintf("of %s-0 with key %x does not count: records of that key belong into %s;", cfg.namespace+pauseTopic, key(71, "t"), cfg.namespace+stopTopic)) != 2 {
+	words := fmt.Sprintf("of %s-0 with key %x does not count: records of that key belong into %s;", cfg.namespace+pauseTopic, key(71, "t"), cfg.namespace+stopTopic)
+	if text := told.text(); strings.Count(text, words) != 2 {
 		t.Errorf("told: %s", text)
 	}
 	told.mu.Lock()

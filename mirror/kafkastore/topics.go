@@ -162,7 +162,8 @@ var errSmallMessages = fmt.Errorf("its max.message.bytes is below %d, which one 
 // leastMessageBytes is a batch and its header.
 const leastMessageBytes = maxBatchBytes + 1<<10
 
-// vet refuses topics that are not compacted, that forget tombstones too soon, or that take small batches only. Whoever may not describe their configuration goes without that check.
+// vet refuses topics that are not compacted, that forget tombstones too soon, or that take small batches only. Whoever may not describe their configuration
+// goes without that check.
 func (s *Store) vet(ctx context.Context, topics []string) error {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for _, name := range topics {
