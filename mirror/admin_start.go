@@ -192,7 +192,7 @@ func (c *call) wantMirrored(s *ControlState, topic string, f facts, consents []C
 // discover asks the source for the topics that AllTopics and Include mean, by name, without those of the request.
 func (c *call) discover(ctx context.Context, topics []string, o StartOptions) ([]string, error) {
 	if !o.AllTopics && len(o.Include) == 0 {
-		return nil, nil
+		return nil, c.lookForMisspelt(ctx, topics)
 	}
 	var there []SourceTopic
 	canAsk, err := c.askSource(ctx, func(ctx context.Context, source Source) (err error) {
@@ -224,6 +224,7 @@ func (c *call) discover(ctx context.Context, topics []string, o StartOptions) ([
 	case !canAsk || err != nil:
 		c.notes = append(c.notes, why+"; topics that the patterns find are started at a later refresh")
 	default:
+		c.noteAbsent(topics, there)
 		for _, t := range there {
 			_, member := c.known.Topic(t.Name)
 			switch {
@@ -246,6 +247,36 @@ func (c *call) discover(ctx context.Context, topics []string, o StartOptions) ([
 		c.notes = append(c.notes, "left out because "+topicsExcludeSetting+" has them: "+few(excluded))
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(topics, name) }), nil
+}
+
+// lookForMisspelt asks the source whether it has the topics that are named. One that does not answer stops nobody. A mirror that runs in this process finds out by itself.
+func (c *call) lookForMisspelt(ctx context.Context, topics []string) error {
+	if c.embedded || len(topics) == 0 || slices.ContainsFunc(topics, func(name string) bool { return checkTopicName(name) != nil }) {
+		return nil
+	}
+	_, err := c.askSource(ctx, func(ctx context.Context, source Source) error {
+		there, err := source.Topics(ctx, topics...)
+		if err == nil {
+			c.noteAbsent(topics, there)
+		}
+		return err
+	})
+	if ctx.Err() != nil {
+		return fmt.Errorf("mirror %s: asking the source for its topics, nothing has changed: %w", c.cfg.Mirror, ctx.Err())
+	}
+	if err != nil {
+		c.notes = append(c.notes, "whether the source has the topics was not seen: "+err.Error())
+	}
+	return nil
+}
+
+// noteAbsent notes topics that the source does not have. They are recorded all the same: it may get them.
+func (c *call) noteAbsent(topics []string, there []SourceTopic) {
+	for i, name := range topics {
+		if !slices.Contains(topics[:i], name) && !slices.ContainsFunc(there, func(t SourceTopic) bool { return t.Name == name }) {
+			c.notes = append(c.notes, fmt.Sprintf("the source has no topic %q", name))
+		}
+	}
 }
 
 // running are this mirror's topics of which ok says true, without those that are stopped.

@@ -115,7 +115,7 @@ func TestSpec1_6StartStopsTopicsThatAreExcludedNow(t *testing.T) {
 }
 
 func TestSpec1_6StartFindsTopicsOfIncludePatternsAtTheSource(t *testing.T) {
-	topics := []string{"orders", "orders-eu", "orders-old", "orders-gone", "clicks", "__orders"}
+	topics := []string{"orders", "orders-eu", "orders-old", "orders-gone", "clicks", "__orders", "named"}
 	for what, tc := range map[string]struct {
 		source   *fakeSource
 		outcomes []string
@@ -373,6 +373,24 @@ func TestF33StartFindsNoTopicsInAnotherCluster(t *testing.T) {
 		wantCode(t, what, err, InvalidRequest, "X", "there")
 		if !reflect.DeepEqual(mustRead(t, c), before) {
 			t.Errorf("%s: something was written", what)
+		}
+	}
+}
+
+// TestStartNotesTopicsThatTheSourceDoesNotHave: a name that is spelt wrong is recorded, because the topic may come, and whoever started it is told.
+func TestStartNotesTopicsThatTheSourceDoesNotHave(t *testing.T) {
+	for what, tc := range map[string]struct {
+		source *fakeSource
+		notes  string
+	}{
+		"it answers": {&fakeSource{id: "there", topics: []string{"orders"}}, `the source has no topic "oders"`},
+		"it is down": {&fakeSource{id: "there", err: errDown}, "whether the source has the topics was not seen: down"},
+		"none":       {nil, ""},
+	} {
+		w, c := &adminWorld{}, controlWith(t)
+		r, err := w.adminOver(t, c, tc.source).Start(bg, []string{"orders", "oders"}, StartOptions{})
+		if notes := strings.Join(r.Notes, "\n"); err != nil || notes != tc.notes || nameOf(t, c, "oders") != "m" {
+			t.Errorf("%s: %q %v", what, notes, err)
 		}
 	}
 }

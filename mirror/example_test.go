@@ -169,7 +169,7 @@ func ExampleAdmin() {
 	// Output:
 	// source east (east-1:9092) → destination west
 	// dry run of stop, mirror east-to-west
-	// orders: would be recorded
+	// orders: would be opened for clients
 	// plan eb06645a-d8276294-5f5d60d2
 	// east-to-west: INVALID_REQUEST: a stop, which opens topics for clients, needs a reason (Intent.Reason); nothing has changed
 	// orders east-to-west.stopped MIRRORING

@@ -106,6 +106,9 @@ func (r Result) String() string {
 	done, head := "recorded", r.Verb
 	if r.DryRun {
 		done, head = "would be recorded", "dry run of "+r.Verb
+		if r.Verb == verbStop {
+			done = "would be opened for clients"
+		}
 	}
 	t.line("%s, mirror %s", head, r.Mirror)
 	for _, x := range r.Topics {
