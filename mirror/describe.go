@@ -482,13 +482,9 @@ func (d Description) String() string {
 	}
 	var rows, notes [][]string
 	for _, topic := range d.Topics {
+		rows = append(rows, d.rows(topic)...)
 		for _, p := range topic.Partitions {
 			name := fmt.Sprintf("%s-%d", topic.Topic, p.Partition)
-			lag := p.Lag.String()
-			if p.State == statemachine.Stopped.String() {
-				lag = "-"
-			}
-			rows = append(rows, []string{name, p.State, d.seen(p.SourceEnd, p.SourceSeen), d.seen(p.DestinationEnd, p.Reported), lag, dash(p.LME), dash(p.LMO)})
 			if p.Reason != "" {
 				notes = append(notes, []string{name, p.Reason})
 			}
@@ -508,7 +504,7 @@ func (d Description) String() string {
 	}
 	if len(rows) > 0 {
 		t.line("")
-		t.table([]string{"PARTITION", "STATE", "SOURCE END", "DESTINATION END", "LAG", "LME", "LMO"}, rows)
+		t.table(partitionColumns, rows)
 	}
 	if len(d.Settings) > 0 {
 		t.line("")
@@ -529,6 +525,44 @@ func (d Description) String() string {
 	}
 	for _, n := range d.Notes {
 		t.line("%s", n)
+	}
+	return t.String()
+}
+
+// partitionColumns are those of the table of partitions.
+var partitionColumns = []string{"PARTITION", "STATE", "SOURCE END", "DESTINATION END", "LAG", "LME", "LMO"}
+
+func (d *Description) rows(topic DescribedTopic) (rows [][]string) {
+	for _, p := range topic.Partitions {
+		lag := p.Lag.String()
+		if p.State == statemachine.Stopped.String() {
+			lag = "-"
+		}
+		rows = append(rows, []string{fmt.Sprintf("%s-%d", topic.Topic, p.Partition), p.State, d.seen(p.SourceEnd, p.SourceSeen), d.seen(p.DestinationEnd, p.Reported), lag, dash(p.LME), dash(p.LMO)})
+	}
+	return rows
+}
+
+// Partitions is the part of String about the partitions of these topics, for whoever is about to stop them: LAG is what the copy lacks if nothing more is copied. A topic of which
+// no partition is known is said to be one.
+func (d Description) Partitions(topics ...string) string {
+	var t planText
+	var rows [][]string
+	var unseen []string
+	for _, x := range d.Topics {
+		if !slices.Contains(topics, x.Topic) {
+			continue
+		}
+		if len(x.Partitions) == 0 {
+			unseen = append(unseen, x.Topic)
+		}
+		rows = append(rows, d.rows(x)...)
+	}
+	if len(rows) > 0 {
+		t.table(partitionColumns, rows)
+	}
+	if len(unseen) > 0 {
+		t.line("no partition is known of %s", few(unseen))
 	}
 	return t.String()
 }

@@ -363,3 +363,22 @@ func TestHeadOfAMirrorWithoutItsSource(t *testing.T) {
 		t.Errorf("nothing is %q", text)
 	}
 }
+
+// TestPartitionsOfSomeTopics: what describe shows of the partitions of a topic, and no others.
+func TestPartitionsOfSomeTopics(t *testing.T) {
+	w, c := describeWorld(t)
+	d := describe(t, w, c)
+	text, whole := d.Partitions("orders", "new"), d.String()
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 4 || lines[3] != "no partition is known of new" || strings.Contains(text, "clicks") {
+		t.Errorf("%s", text)
+	}
+	for _, line := range lines[:3] {
+		if words := strings.Join(strings.Fields(line), " "); !strings.Contains(strings.Join(strings.Fields(whole), " "), words) {
+			t.Errorf("%q is not in\n%s", words, whole)
+		}
+	}
+	if text := d.Partitions(); text != "" {
+		t.Errorf("no topics: %q", text)
+	}
+}

@@ -59,6 +59,7 @@ type program struct {
 	out, complaints io.Writer
 	terminal        *bufio.Reader // nil: nobody can be asked
 	place           place
+	about           func(context.Context) (mirror.Description, error) // to be shown with a plan; nil: nothing is
 }
 
 // run returns the exit status.

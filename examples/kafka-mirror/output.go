@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -93,12 +95,37 @@ func wordsOf(err error) *errorJSON {
 }
 
 // showPlan shows a dry run before consent to it is asked for.
-func (p *program) showPlan(r mirror.Result) {
+func (p *program) showPlan(ctx context.Context, r mirror.Result) {
 	to := p.out
 	if p.json {
 		to = p.complaints
 	}
 	fmt.Fprint(to, inFlags.Replace(r.String()))
+	p.showPartitions(ctx, to, r)
+}
+
+// showPartitions shows how far the copies are of topics that would be opened. Nothing else depends on it, so what is not known of them is only said.
+func (p *program) showPartitions(ctx context.Context, to io.Writer, r mirror.Result) {
+	var topics []string
+	for _, t := range r.Topics {
+		if t.Changed {
+			topics = append(topics, t.Topic)
+		}
+	}
+	if p.about == nil || len(topics) == 0 {
+		return
+	}
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	d, err := p.about(bounded)
+	if err != nil {
+		fmt.Fprintln(to, "how far the copies are is not known: "+oneLine(err))
+		return
+	}
+	fmt.Fprint(to, "\n"+d.Partitions(topics...))
+	if !p.dryRun {
+		fmt.Fprintln(to) // what was done follows
+	}
 }
 
 // showResult shows what a verb did, without what its plan has shown, and returns its error.

@@ -147,7 +147,7 @@ func TestTerminalIsAsked(t *testing.T) {
 		if status := p.run(t.Context(), store("--stop", "--topics", "orders", "--reason", "drill", "--destination-cluster-id", standbyID)); status != c.status {
 			t.Errorf("answer %q: exit status %d, want %d\n%s%s", c.answer, status, c.status, &out, &complaints)
 		}
-		if !strings.Contains(out.String(), "orders: would be recorded") || !strings.Contains(complaints.String(), "--stop as shown? Type yes: ") {
+		if !strings.Contains(out.String(), "orders: would be opened for clients\n") || !strings.Contains(complaints.String(), "--stop as shown? Type yes: ") {
 			t.Errorf("answer %q: the plan was not shown before the question:\n%s%s", c.answer, &out, &complaints)
 		}
 	}

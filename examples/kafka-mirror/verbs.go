@@ -91,6 +91,7 @@ func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
 			return a.Start(ctx, topics, mirror.StartOptions{Include: patterns, AllTopics: all, DryRun: dryRun, Intent: intent})
 		}, p.mayAdopt(state, topics))
 	case "stop":
+		p.about = a.Describe
 		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
 			return a.Stop(ctx, topics, mirror.StopOptions{Patterns: patterns, AllTopics: all, Partial: p.partial, DryRun: dryRun, Intent: intent})
 		}, true)
@@ -149,14 +150,18 @@ func (p *program) record(ctx context.Context, verb act, opens bool) error {
 		if err != nil && len(r.Topics) == 0 {
 			return p.showResult(r, err, false)
 		}
-		p.showPlan(r)
+		p.showPlan(ctx, r)
 		if err := p.confirm(ctx, r); err != nil {
 			return err
 		}
 		intent.Plan = r.Plan
 	}
 	r, err := do(p.dryRun, intent)
-	return p.showResult(r, err, opens && !p.dryRun)
+	shown := p.showResult(r, err, opens && !p.dryRun)
+	if p.dryRun && !p.json {
+		p.showPartitions(ctx, p.out, r)
+	}
+	return shown
 }
 
 func (p *program) describe(ctx context.Context, a *mirror.Admin) error {
