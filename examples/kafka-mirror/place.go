@@ -63,6 +63,7 @@ func (p *program) openPlace(ctx context.Context) (place, error) {
 	}
 	records, err := kafkastore.Open(ctx, kafkastore.Config{
 		Seeds: connection.Seeds, ClientOptions: connection.Options, StatePartitions: node.StatePartitions, ReplicationFactor: node.StateReplicationFactor, Bound: p.timeout,
+		Notice: func(err error) { fmt.Fprintln(p.complaints, "warning: "+err.Error()) },
 	})
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
