@@ -25,6 +25,9 @@ var ErrDenied = errors.New("keyedlog: no right")
 // ErrOutcomeUnknown: the storage did not answer, and whether the changes were written cannot be found out any more. Read again and decide anew.
 var ErrOutcomeUnknown = errors.New("keyedlog: it is not known whether the changes were written")
 
+// ErrNothingWritten: the call ended, for whatever reason, before the storage was asked to write anything. An error without it need not have written something.
+var ErrNothingWritten = errors.New("keyedlog: nothing was written")
+
 // Record is the newest value of one key.
 type Record struct {
 	Key   []byte

@@ -410,7 +410,7 @@ func (c *call) commit(ctx context.Context, decide func(s *ControlState, r *Resul
 		return r, nil
 	case refusal != nil:
 		return blank, refusal
-	case errors.Is(err, keyedlog.ErrOutcomeUnknown), ctx.Err() != nil && !c.dryRun:
+	case errors.Is(err, keyedlog.ErrOutcomeUnknown), ctx.Err() != nil && !c.dryRun && !errors.Is(err, keyedlog.ErrNothingWritten):
 		return blank, fmt.Errorf("mirror %s: it is not known whether the desired state was recorded; look at it, or use the verb again: %w", c.cfg.Mirror, err)
 	}
 	return blank, c.controlFailed("recording the desired state", err)

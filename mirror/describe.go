@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,7 @@ type Description struct {
 	Alive    bool   // a process of this mirror is not Silent, and its clock is not ahead
 	Clusters Clusters
 	Created  time.Time
-	Settings Settings // as set, without defaults; secrets are "[hidden]"
+	Settings Settings // as set, without defaults; a secret is "[hidden]", and behind it which references are in it
 	Nodes    []DescribedNode
 	Topics   []DescribedTopic // by name
 	Notes    []string         // what else a person has to know, one sentence each
@@ -163,11 +164,17 @@ func (a *Admin) Describe(ctx context.Context) (Description, error) {
 	return d, nil
 }
 
+// plainReference is a reference in the value of a secret that may be shown: it says where the secret is. One with other characters may be a piece of the secret.
+var plainReference = regexp.MustCompile(`\$\{(env|file|directory):[A-Za-z0-9_./:-]+\}`)
+
 // fill puts together what is known. It asks nobody, and its only time is Taken.
 func (d *Description) fill(s *ControlState, reports *Reports, settings Settings, topics map[string]Topic, stored map[statemachine.Key]statemachine.Entry) {
 	d.Settings = make(Settings, len(settings))
 	for name := range settings {
 		d.Settings[name] = settings.shown(name)
+		if d.Settings[name] == hiddenValue {
+			d.Settings[name] = strings.Join(append([]string{hiddenValue}, plainReference.FindAllString(settings[name], -1)...), " ")
+		}
 	}
 	heard := map[string]NodeReport{}
 	for _, n := range reports.Nodes {

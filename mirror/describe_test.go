@@ -16,7 +16,7 @@ func describeWorld(t *testing.T, change ...func(s *ControlState)) (*adminWorld, 
 	c := NewMemoryControl()
 	mustUpdate(t, c, func(s *ControlState) {
 		s.SetMirror(MirrorEntry{Name: "m", SourceClusterID: "q1Sh-9_ISia_zwGINzRvyQ", Created: planTime.Add(-72 * time.Hour), Settings: Settings{bootstrapSetting: "kafka-1:9092",
-			topicsIncludeSetting: "orders.*", "security.protocol": "SASL_SSL", "sasl.jaas.config": `o.a.k.PlainLoginModule required username="mirror" password="${env:SECRET}";`}})
+			topicsIncludeSetting: "orders.*", "security.protocol": "SASL_SSL", "sasl.jaas.config": `o.a.k.PlainLoginModule required username="SECRET" password="${env:DR_PASSWORD}";`}})
 		for _, w := range []TopicWish{wishOf("clicks", "m"), wishOf("done", "m.stopped"), wishOf("new", "m"), wishOf("orders", "m"), wishOf("held", "m.paused"), wishOf("foreign", "other")} {
 			s.Set(w)
 		}
@@ -380,5 +380,22 @@ func TestPartitionsOfSomeTopics(t *testing.T) {
 	}
 	if text := d.Partitions(); text != "" {
 		t.Errorf("no topics: %q", text)
+	}
+}
+
+// TestDescribeShowsWhereSecretsAre: the references in a secret, and nothing else of it.
+func TestDescribeShowsWhereSecretsAre(t *testing.T) {
+	const jaas = "sasl.jaas.config"
+	for value, want := range map[string]string{
+		`x.PlainLoginModule required username="u" password="${file:/etc/dr.properties:password}";`: "[hidden] ${file:/etc/dr.properties:password}",
+		`x.PlainLoginModule required username="${env:USER}" password="${directory:/run/keys:dr}";`: "[hidden] ${env:USER} ${directory:/run/keys:dr}",
+		`x.PlainLoginModule required username="u" password="SECRET";`:                              "[hidden]",
+		`x.PlainLoginModule required username="u" password="${env:SECRET" y="}";`:                  "[hidden]",
+		`x.PlainLoginModule required username="u" password="${vault:SECRET}";`:                     "[hidden]",
+	} {
+		d := describe(t, &adminWorld{}, withSettings(t, Settings{jaas: value}))
+		if got := d.Settings[jaas]; got != want {
+			t.Errorf("%s is shown as %s", value, got)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package kafkastore
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -43,8 +45,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if len(c.Seeds) == 0 {
-		return c, errors.New("kafkastore: no seed address: name at least one broker of the destination as host:port")
+	if len(c.Seeds) == 0 || slices.ContainsFunc(c.Seeds, func(seed string) bool { return strings.TrimSpace(seed) == "" }) {
+		return c, errors.New("kafkastore: no seed address, or an empty one: name at least one broker of the destination as host:port")
 	}
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix

@@ -3,6 +3,8 @@ package kafkastore
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -57,6 +59,39 @@ func (e *SizeError) Error() string {
 }
 
 func (e *SizeError) Unwrap() error { return e.Err }
+
+// BeginError: the transactional id with which everything is decided could not be initialised, so no transaction began and nothing was written. It is keyedlog.ErrNothingWritten to
+// errors.Is.
+type BeginError struct {
+	ID  string
+	Err error
+}
+
+func (e *BeginError) Error() string {
+	if errors.Is(e.Err, kerr.CoordinatorNotAvailable) {
+		return fmt.Sprintf("kafkastore: nothing has changed: the cluster has no transaction coordinator for %s; with fewer than 3 brokers set transaction.state.log.replication.factor and "+
+			"transaction.state.log.min.isr on them, else see that enough of them run: %v", e.ID, e.Err)
+	}
+	return e.Err.Error()
+}
+
+func (e *BeginError) Unwrap() error { return e.Err }
+
+// Is finds keyedlog.ErrNothingWritten.
+func (e *BeginError) Is(target error) bool { return target == keyedlog.ErrNothingWritten }
+
+// SilentError: no broker has answered since the call began. It unwraps to the context's error and to the last answer of the network.
+type SilentError struct {
+	Seeds     []string
+	Waited    time.Duration
+	Err, Last error
+}
+
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("kafkastore: no broker of %s answered for %s: %v", strings.Join(e.Seeds, ","), e.Waited.Round(100*time.Millisecond), e.Last)
+}
+
+func (e *SilentError) Unwrap() []error { return []error{e.Err, e.Last} }
 
 // errFenced: somebody else initialised the transactional id, or the cluster gave up on the transaction. Nothing of it will be committed.
 var errFenced = errors.New("the transactional id was initialised again")

@@ -55,10 +55,11 @@ func pause(ctx context.Context, d time.Duration) error {
 func (p *producer) ask(ctx context.Context, req kmsg.Request, code func(kmsg.Response) int16) (resp kmsg.Response, lost bool, err error) {
 	what := fmt.Sprintf("%s of %s", kmsg.NameForKey(req.Key()), p.id)
 	wait := shortPause
+	var last error
 	for {
 		node, err := p.store.coordinator(ctx, p.id)
-		var last error
 		switch {
+		case err != nil && last != nil && ctx.Err() != nil: // what was answered before says more
 		case err != nil:
 			last = err
 		default:

@@ -75,8 +75,7 @@ func (l lock) take(ctx context.Context) error {
 
 func (l lock) give() { <-l }
 
-// Open connects to the cluster and looks at the topics that there are. It reads, writes and creates nothing. Errors: *AccessError, *TopicError, and that the cluster does not
-// answer.
+// Open connects to the cluster and looks at the topics that there are. It reads, writes and creates nothing. Errors: *AccessError, *TopicError, and *SilentError, no broker answers.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -107,12 +106,23 @@ func (s *Store) connect(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	return s.repeat(ctx, func() error {
+	began := time.Now()
+	err = s.repeat(ctx, func() error {
 		if err := s.next.reader.Look(ctx); err != nil {
 			return readFailed(err)
 		}
 		return s.vetNew(ctx, s.next.reader)
 	})
+	var broker *kerr.Error
+	if err == nil || ctx.Err() == nil || s.ctx.Err() != nil || errors.As(err, &broker) { // a broker has answered
+		return err
+	}
+	why := err
+	var wait *topicreader.WaitError
+	if errors.As(err, &wait) && wait.Last != nil {
+		why = wait.Last
+	}
+	return &SilentError{Seeds: s.cfg.Seeds, Waited: time.Since(began), Err: ctx.Err(), Last: why}
 }
 
 func (s *Store) newReader(client *kgo.Client, topics ...string) *topicreader.Reader {
@@ -175,13 +185,19 @@ func (s *Store) newProducer(id string) *producer { return &producer{store: s, id
 // exclusive runs f as the only process that uses the control id: whatever others began with it before is committed or aborted, and what f has not committed when another
 // process comes is not committed at all; then it runs again. writing is held.
 func (s *Store) exclusive(ctx context.Context, f func(*producer) error) error {
-	return s.repeat(ctx, func() error {
+	began := false
+	err := s.repeat(ctx, func() error {
 		p := s.newProducer(s.control())
 		if err := p.init(ctx); err != nil {
 			return err
 		}
+		began = true
 		return f(p)
 	})
+	if err == nil || began {
+		return err
+	}
+	return &BeginError{ID: s.control(), Err: err}
 }
 
 // Update: see keyedlog.Log.

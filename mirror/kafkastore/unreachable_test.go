@@ -1,0 +1,67 @@
+package kafkastore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// Without a coordinator no transaction begins: nothing was written, which is known, and what to do is said.
+func TestAClusterWithoutACoordinatorHasChangedNothing(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.ControlKey(int16(kmsg.FindCoordinator), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+		resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
+		if req.GetVersion() >= 4 {
+			c := kmsg.NewFindCoordinatorResponseCoordinator()
+			c.ErrorCode = kerr.CoordinatorNotAvailable.Code
+			resp.Coordinators = append(resp.Coordinators, c)
+		}
+		return resp, nil, true
+	})
+	f.cfg.Bound = time.Second
+	s := open(t, f.cfg)
+	err := s.Update(t.Context(), put(change(key(66, "k"), "x")))
+	if !errors.Is(err, keyedlog.ErrNothingWritten) || errors.Is(err, keyedlog.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "no transaction coordinator for clustermirror-control") || !strings.Contains(err.Error(), "transaction.state.log.min.isr") {
+		t.Errorf("%v", err)
+	}
+	// The verbs say so too, though the time of their caller has run out as well.
+	a, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "m", Control: mirror.NewControl(s), States: keyedlog.NewStateStore(s)})
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), f.cfg.Bound)
+	defer cancel()
+	_, err = a.Create(ctx, mirror.Settings{"bootstrap.servers": "h:9092"}, mirror.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "nothing has changed") || strings.Contains(err.Error(), "not known whether") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Where nobody answers it is said who was asked, how long, and what the network said.
+func TestOpenSaysThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	nobody := l.Addr().String()
+	must(t, l.Close())
+	_, err = Open(t.Context(), Config{Seeds: []string{nobody}, Bound: 300 * time.Millisecond})
+	var silent *SilentError
+	if !errors.As(err, &silent) || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "kafkastore: no broker of "+nobody+" answered for ") ||
+		!strings.Contains(err.Error(), "refused") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Open(t.Context(), Config{Seeds: []string{""}}); err == nil || !strings.Contains(err.Error(), "host:port") {
+		t.Errorf("an empty address: %v", err)
+	}
+}
