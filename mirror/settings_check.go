@@ -163,7 +163,8 @@ func pemFault(value string) error {
 	if value == "" || strings.EqualFold(value, "PEM") {
 		return nil
 	}
-	return errors.New("is not PEM, and Java's stores are not read: keytool -importkeystore -deststoretype PKCS12 and openssl pkcs12 convert one")
+	return errors.New("is not PEM, and stores of Java's are not read; convert it: keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12; " +
+		"openssl pkcs12 -in store.p12 -nodes -out store.pem")
 }
 
 // urlFault checks the address of a web server. One with references in it is seen when a connection is made.
