@@ -102,12 +102,12 @@ func TestWithoutAStoreOnlyAProcessThatIsAwakeGoesOn(t *testing.T) {
 // dozingStore is asked whether the session holds, and the process is held up in the question for as long as doze says: no answer comes, and nobody runs meanwhile.
 type dozingStore struct {
 	statemachine.StateStore
-	doze *time.Duration
+	doze *atomic.Int64
 }
 
 type dozingSession struct {
 	statemachine.Session
-	doze *time.Duration
+	doze *atomic.Int64
 }
 
 func (s dozingStore) Open(ctx context.Context, owner string) (statemachine.Session, error) {
@@ -116,8 +116,8 @@ func (s dozingStore) Open(ctx context.Context, owner string) (statemachine.Sessi
 }
 
 func (s dozingSession) Write(ctx context.Context, w []statemachine.Write) ([]statemachine.WriteResult, error) {
-	if len(w) == 0 && *s.doze > 0 {
-		time.Sleep(*s.doze)
+	if doze := time.Duration(s.doze.Load()); len(w) == 0 && doze > 0 {
+		time.Sleep(doze)
 		return nil, errors.New("no answer")
 	}
 	return s.Session.Write(ctx, w)
@@ -128,18 +128,19 @@ func TestAHeartbeatThatWasHeldUpIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSide(t, memlog.Config{ClusterID: "a"}), newSide(t, memlog.Config{ClusterID: "b"})
 		a.local("t", 1)
-		var doze time.Duration
+		const dozing = 20 * time.Second
+		var doze atomic.Int64
 		m := open(t, "m", a.Cluster, b, func(c *mirror.Config) { c.Store = dozingStore{c.Store, &doze} })
 		m.start("t")
 		m.untilInStep()
-		doze = 20 * time.Second
-		time.Sleep(doze + 3*time.Second) // the first heartbeat from now begins within 3 s
+		doze.Store(int64(dozing))
+		time.Sleep(dozing + 3*time.Second) // the first heartbeat from now begins within 3 s
 		a.fill("t", 0, 5)
 		synctest.Wait()
 		if got := b.log("t", 0).End(); got != 0 {
-			t.Errorf("end %d after a heartbeat that took %v, and the store has not answered", got, doze)
+			t.Errorf("end %d after a heartbeat that took %v, and the store has not answered", got, dozing)
 		}
-		doze = 0
+		doze.Store(0)
 		m.untilInStep()
 		m.close()
 	})
