@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,13 @@ import (
 func TestAClusterWithoutACoordinatorHasChangedNothing(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
+	var asked atomic.Int32
+	var end atomic.Pointer[context.CancelFunc] // of the call, which gives up while it asks for the third time
 	f.ControlKey(int16(kmsg.FindCoordinator), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()
+		if asked.Add(1)%3 == 0 {
+			(*end.Load())()
+		}
 		resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 		resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
 		if req.GetVersion() >= 4 {
@@ -30,19 +36,23 @@ func TestAClusterWithoutACoordinatorHasChangedNothing(t *testing.T) {
 		}
 		return resp, nil, true
 	})
-	f.cfg.Bound = time.Second
 	s := open(t, f.cfg)
-	err := s.Update(t.Context(), put(change(key(66, "k"), "x")))
-	if !errors.Is(err, keyedlog.ErrNothingWritten) || errors.Is(err, keyedlog.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) ||
+	call := func() context.Context {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		end.Store(&cancel)
+		asked.Store(0)
+		return ctx
+	}
+	err := s.Update(call(), put(change(key(66, "k"), "x")))
+	if !errors.Is(err, keyedlog.ErrNothingWritten) || errors.Is(err, keyedlog.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) ||
 		!strings.Contains(err.Error(), "no transaction coordinator for clustermirror-control") || !strings.Contains(err.Error(), "transaction.state.log.min.isr") {
 		t.Errorf("%v", err)
 	}
 	// The verbs say so too, though the time of their caller has run out as well.
 	a, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "m", Control: mirror.NewControl(s), States: keyedlog.NewStateStore(s)})
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), f.cfg.Bound)
-	defer cancel()
-	_, err = a.Create(ctx, mirror.Settings{"bootstrap.servers": "h:9092"}, mirror.CreateOptions{})
+	_, err = a.Create(call(), mirror.Settings{"bootstrap.servers": "h:9092"}, mirror.CreateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "nothing has changed") || strings.Contains(err.Error(), "not known whether") {
 		t.Errorf("%v", err)
 	}
@@ -55,7 +65,7 @@ func TestOpenSaysThatNobodyAnswers(t *testing.T) {
 	must(t, err)
 	nobody := l.Addr().String()
 	must(t, l.Close())
-	_, err = Open(t.Context(), Config{Seeds: []string{nobody}, Bound: 300 * time.Millisecond})
+	_, err = Open(t.Context(), Config{Seeds: []string{nobody}, Bound: 2 * time.Second})
 	var silent *SilentError
 	if !errors.As(err, &silent) || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "kafkastore: no broker of "+nobody+" answered for ") ||
 		!strings.Contains(err.Error(), "refused") {
