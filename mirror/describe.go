@@ -405,9 +405,19 @@ func (d *Description) troubled(topic string) bool {
 	})
 }
 
-// sourceless says that processes run, and that none of them gets an answer of the source.
+// sourceless says that processes run which have asked the source, and that none of them gets an answer.
 func (d *Description) sourceless() bool {
-	return d.Alive && !slices.ContainsFunc(d.Nodes, func(n DescribedNode) bool { return !n.Silent && !n.ClockAhead && n.SourceError == "" })
+	refused := false
+	for _, n := range d.Nodes {
+		switch {
+		case n.Silent || n.ClockAhead || n.SourceError == notAskedYet:
+		case n.SourceError == "":
+			return false
+		default:
+			refused = true
+		}
+	}
+	return refused
 }
 
 // answered says when the source answered a process last, as far as its reports tell.

@@ -354,8 +354,13 @@ func TestHeadOfAMirrorWithoutItsSource(t *testing.T) {
 	if text := d.String(); strings.Contains(text, "oders: not taken up") || !strings.Contains(text, "new: not taken up") || !strings.Contains(text, "oders: unknown topic") {
 		t.Errorf("%s", text)
 	}
-	node.SourceError = ""
-	report(t, c, node)
+	for _, word := range []string{notAskedYet, ""} {
+		node.SourceError = word
+		report(t, c, node)
+		if d = describe(t, w, c); strings.Contains(d.Head, "source") {
+			t.Errorf("%q: %s", word, d.Head)
+		}
+	}
 	if d = describe(t, w, c); strings.Contains(d.Head, "source") || !strings.Contains(d.String(), "no failure") {
 		t.Errorf("%s", d)
 	}

@@ -195,6 +195,9 @@ func (d *desk) troubled() string {
 	return d.failure.Error()
 }
 
+// notAskedYet is what a process says of its source before it has asked it.
+const notAskedYet = "it was not asked yet"
+
 // unasked says that the source has not said anything yet.
 func (d *desk) unasked() string {
 	d.mu.Lock()
@@ -202,7 +205,7 @@ func (d *desk) unasked() string {
 	if d.asked {
 		return ""
 	}
-	return "it was not asked yet"
+	return notAskedYet
 }
 
 // failing is the call that failed last, the first one if none did.
