@@ -46,7 +46,10 @@ func (s countedSession) Close() error { return s.Session.Close() }
 // Five thousand topics of one partition are the worst shape for whatever is done per topic.
 func TestFiveThousandPartitionsAreLoadedTogetherAndCostNothingWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 5000
+		n := 5000
+		if testing.Short() {
+			n = 1000 // the race detector is slow
+		}
 		a, b := newSide(t, memlog.Config{ClusterID: "A"}), newSide(t, memlog.Config{ClusterID: "B"})
 		names := make([]string, n)
 		for i := range names {
