@@ -101,8 +101,17 @@ into an offset. mirror/kafkasource is the one for Kafka; mirror/memlog's cluster
 
 # How to write a StateStore
 
-Implement statemachine.StateStore: conditional writes under an owner's name, where opening a name fences whoever had it. A write that was reported must survive.
+Better write a keyedlog.Log: a few keyed records with atomic conditional batches. keyedlog.NewStateStore and mirror.NewControl then keep states, desired state, history and reports in
+it, and processes that share it follow each other. mirror/filestore and mirror/kafkastore are two; keyedlog/keyedlogtest checks one.
+
+Or implement statemachine.StateStore alone: conditional writes under an owner's name, where opening a name fences whoever had it. A write that was reported must survive.
 statemachine/storetest checks it.
+
+# Several processes
+
+A mirror's partitions belong to an owner's name (Config.Owner). A process that opens the name takes everything over from the recorded states, and fences the one that had it: that one
+serves nothing any more, and when it was only held up it asks its store before it changes another byte. Verbs (mirror.Admin) come from any process, also while no process
+mirrors, and never from two at once: each is one conditional write. What processes report stays readable when they are dead, with its age.
 
 # Packages
 
