@@ -329,6 +329,7 @@ func (m *Mirror) reconcile() error {
 	m.mu.Unlock()
 	for _, r := range gone {
 		r.close()
+		r.tellLeft()
 	}
 	m.controlTrouble(followErr)
 	return followErr

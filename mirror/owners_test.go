@@ -268,3 +268,42 @@ func TestATopicThatWasDeletedHereIsStartedAnew(t *testing.T) {
 		})
 	}
 }
+
+// A topic that is made here while its mirror is being deleted is in no mirror afterwards. Somebody has to hear of it.
+func TestATopicMadeDuringADeletionIsToldOf(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b, _ := three(t)
+			b.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
+				if c.Operation == "Destination.CreateTopic" {
+					time.Sleep(5 * time.Second)
+				}
+				return nil
+			}})
+			m := follow(t, "m", a, b)
+			defer m.close()
+			m.start("t")
+			time.Sleep(2 * time.Second)
+			want(t, b, func(s *mirror.ControlState) {
+				if stopped {
+					s.Set(mirror.TopicWish{Topic: "t", MirrorName: "m.stopped"})
+					return
+				}
+				s.Remove("t")
+			})
+			if stopped {
+				m.until("open", func(s mirror.Status) bool { return one(s, "t", 0).State == statemachine.Stopped })
+				b.produce("t", 0, "a client's")
+				return
+			}
+			m.until("told", func(mirror.Status) bool {
+				for _, e := range eventsOf[mirror.TopicTrouble](m) {
+					if e.Err != nil && strings.Contains(e.Err.Error(), "stays closed for clients") {
+						return true
+					}
+				}
+				return false
+			})
+		})
+	}
+}

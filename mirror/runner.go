@@ -133,6 +133,17 @@ func (r *runner) close() {
 	r.seenMu.Unlock()
 }
 
+// tellLeft tells of a partition whose topic has left the mirror before it was stopped, as one does that was made here while the mirror was being deleted: clients cannot write it,
+// and no verb of this mirror reaches it any more.
+func (r *runner) tellLeft() {
+	r.seenMu.Lock()
+	owner := r.owner
+	r.seenMu.Unlock()
+	if owner == OwnerOurs {
+		r.m.emit(TopicTrouble{EventMeta: r.m.meta(r.tp), Err: errors.New("its topic is in this mirror no more, and was not stopped: it stays closed for clients; delete it here, or start it in a mirror and stop it there")})
+	}
+}
+
 func (r *runner) view() partition.LogView {
 	return partition.LogView{Start: r.log.Start(), End: r.log.End(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch()}
 }
