@@ -135,12 +135,12 @@ func TestBadSourcesSaySoAndAreNotFlooded(t *testing.T) {
 
 func TestOpenRefusesAConfigThatCannotWork(t *testing.T) {
 	a := newSide(t, memlog.Config{})
-	cfg := mirror.Config{Name: "x.stopped", CallBound: -1, Loss: 9}
+	cfg := mirror.Config{Name: "x.stopped", CallBound: -1, Loss: 9, Owner: "report/x"}
 	_, err := mirror.Open(t.Context(), cfg)
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	expectWords(t, err.Error(), "x.stopped", "exactly one of Config.Source and Config.OpenSource", "Destination is not set", "Store is not set", "Sink is not set", "CallBound is negative", "loss policy 9 is none of")
+	expectWords(t, err.Error(), "x.stopped", "exactly one of Config.Source and Config.OpenSource", "Destination is not set", "Store is not set", "Sink is not set", "CallBound is negative", "loss policy 9 is none of", `owner "report/x" begins with`)
 	for name, spoil := range map[string]func(*mirror.Config){
 		"Sink": func(c *mirror.Config) { c.Sink = nil }, "Source": func(c *mirror.Config) { c.Source = nil }, "Store": func(c *mirror.Config) { c.Store = nil },
 	} {

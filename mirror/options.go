@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/partition"
@@ -93,6 +94,11 @@ func (c *Config) complete() error {
 	}
 	if c.Sink == nil {
 		errs = append(errs, errors.New("Config.Sink is not set: it is handed records before a truncation drops them; mirror.Discard drops them"))
+	}
+	for _, owner := range append([]string{c.Owner}, c.TakeFrom...) {
+		if strings.HasPrefix(owner, reporterPrefix) {
+			errs = append(errs, fmt.Errorf("owner %q begins with %q, which is kept for reports", owner, reporterPrefix))
+		}
 	}
 	if c.Loss > LossKeep {
 		errs = append(errs, fmt.Errorf("loss policy %d is none of LossRestart, LossFail and LossKeep", c.Loss))

@@ -16,8 +16,11 @@ import (
 // Each process writes keys of its own: the owner is part of every report's key, so that a partition that moved needs no leave from whoever had it, dead or alive. Of the reports
 // of one partition the one that was written last counts, by the log's version when it was written and not by clocks, which differ between hosts.
 
+// reporterPrefix begins the writers of reports in a keyed log, where state stores write as their owners.
+const reporterPrefix = "report/"
+
 // reportWriter is the name under which an owner's reporter opens the log.
-func reportWriter(owner string) string { return "report/" + owner }
+func reportWriter(owner string) string { return reporterPrefix + owner }
 
 type (
 	nodeReportValue struct {
