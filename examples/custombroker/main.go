@@ -57,7 +57,10 @@ func main() {
 	records := inFolder(*dir)
 	if *state != "" {
 		records = func(ctx context.Context) (keyedlog.Log, error) {
-			store, err := kafkastore.Open(ctx, kafkastore.Config{Seeds: split(*state), ReplicationFactor: int16(*replicas)})
+			store, err := kafkastore.Open(ctx, kafkastore.Config{
+				Seeds: split(*state), ReplicationFactor: int16(*replicas),
+				Notice: func(err error) { fmt.Fprintln(os.Stderr, "custombroker:", err) }, // records that somebody put where they do not count
+			})
 			if err != nil {
 				return nil, err
 			}
