@@ -188,7 +188,7 @@ func (c *cluster) format() error {
 	cmd := exec.Command(c.java, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &out, first.dir
-	if err := startProcess(cmd); err != nil {
+	if err := StartProcess(cmd); err != nil {
 		return err
 	}
 	if err := cmd.Wait(); err != nil {

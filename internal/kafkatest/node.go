@@ -47,7 +47,8 @@ var starter = sync.OnceValue(func() chan func() {
 	return work
 })
 
-func startProcess(cmd *exec.Cmd) error {
+// StartProcess starts a command that is killed when this process ends, however it ends. It sets the command's SysProcAttr.
+func StartProcess(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	result := make(chan error, 1)
 	starter() <- func() { result <- cmd.Start() }
@@ -68,7 +69,7 @@ func (n *node) start(java string, args []string) error {
 	defer out.Close()
 	cmd := exec.Command(java, append(args, "kafka.Kafka", n.config)...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, n.dir
-	if err := startProcess(cmd); err != nil {
+	if err := StartProcess(cmd); err != nil {
 		return err
 	}
 	n.cmd, n.gone, n.paused = cmd, make(chan struct{}), false

@@ -8,12 +8,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
 )
 
 // running is a child as its parent sees it.
@@ -45,25 +46,6 @@ func (s *saying) String() string {
 	return s.b.String()
 }
 
-// starter is the one thread that starts children. Linux sends a child its death signal when the thread that started it ends; this one lives as long as the process.
-var starter = sync.OnceValue(func() chan func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range work {
-			f()
-		}
-	}()
-	return work
-})
-
-func startProcess(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	result := make(chan error, 1)
-	starter() <- func() { result <- cmd.Start() }
-	return <-result
-}
-
 // begin starts a child. It is killed when the test ends, at the latest.
 func begin(t *testing.T, p place, name string) *running {
 	t.Helper()
@@ -81,7 +63,7 @@ func begin(t *testing.T, p place, name string) *running {
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := startProcess(c.cmd); err != nil {
+	if err := kafkatest.StartProcess(c.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

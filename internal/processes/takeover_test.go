@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -49,7 +50,7 @@ func takeOver(t *testing.T, p place) {
 		var said saying
 		cmd := exec.Command(program, args...)
 		cmd.Stdout, cmd.Stderr = &said, &said
-		if err := startProcess(cmd); err != nil {
+		if err := kafkatest.StartProcess(cmd); err != nil {
 			t.Fatal(err)
 		}
 		ended := false
