@@ -257,7 +257,7 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 	})
 	st := m.Status()
 	r.Topics = append(r.Topics, m.withoutLogs(&st, members)...)
-	complete := len(r.Topics) == 0
+	unfinished := topicNames(r.Topics)
 	for _, t := range st.Topics {
 		if !members[t.Topic] {
 			continue
@@ -271,25 +271,16 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 					reason = fmt.Sprintf("%s, not caught up: source end %s, end here %d", p.State, KnownNumber(p.SourceEnd), p.End)
 				}
 				res.Err = &Error{Code: InvalidClusterMirrorState, Mirror: m.cfg.Name, Topic: p.Topic, Partition: p.Partition, Message: reason, Err: waitErr}
-				complete = false
+				unfinished = append(unfinished, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
 			}
 			r.Partitions = append(r.Partitions, res)
 		}
 	}
 	r.Took = time.Since(r.Began)
-	if complete {
+	if len(unfinished) == 0 {
 		return r, nil
 	}
-	var behind []string
-	for _, t := range r.Topics {
-		behind = append(behind, t.Topic)
-	}
-	for _, p := range r.Partitions {
-		if p.Err != nil {
-			behind = append(behind, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
-		}
-	}
-	return r, incomplete(behind, waitErr)
+	return r, incomplete(unfinished, waitErr)
 }
 
 func caughtUp(p *PartitionStatus) bool {

@@ -129,31 +129,31 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 	})
 	st := m.Status()
 	r.Topics = append(r.Topics, m.withoutLogs(&st, members)...)
-	complete := len(r.Topics) == 0
+	unfinished := topicNames(r.Topics)
 	for _, t := range st.Topics {
 		if !members[t.Topic] {
 			continue
 		}
 		for i := range t.Partitions {
 			res := m.failoverResult(plan, &t.Partitions[i], waitErr)
-			complete = complete && res.Err == nil
+			if res.Err != nil {
+				unfinished = append(unfinished, fmt.Sprintf("%s-%d", res.Topic, res.Partition))
+			}
 			r.Partitions = append(r.Partitions, res)
 		}
 	}
 	r.Took = time.Since(r.Began)
-	if complete {
+	if len(unfinished) == 0 {
 		return r, nil
 	}
-	var open []string
-	for _, t := range r.Topics {
-		open = append(open, t.Topic)
+	return r, incomplete(unfinished, waitErr)
+}
+
+func topicNames(results []TopicResult) (names []string) {
+	for _, t := range results {
+		names = append(names, t.Topic)
 	}
-	for _, p := range r.Partitions {
-		if p.Err != nil {
-			open = append(open, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
-		}
-	}
-	return r, incomplete(open, waitErr)
+	return names
 }
 
 // incomplete names what is not where it should be, the first few of it.
