@@ -56,8 +56,8 @@ func (s *ControlState) unburied(name string) (d DeletedMirror, ok bool) {
 
 // Origin returns where a topic of a mirror comes from.
 func (s *ControlState) Origin(mirror, topic string) (o TopicOrigin, ok bool) {
-	i := slices.IndexFunc(s.Origins, func(o TopicOrigin) bool { return o.Mirror == mirror && o.Topic == topic })
-	if i < 0 {
+	i, ok := s.findOrigin(mirror, topic)
+	if !ok {
 		return TopicOrigin{}, false
 	}
 	return s.Origins[i], true
@@ -66,14 +66,23 @@ func (s *ControlState) Origin(mirror, topic string) (o TopicOrigin, ok bool) {
 // SetOrigin adds an origin or replaces it, and keeps the order. A topic that another mirror had before has no origin there any more.
 func (s *ControlState) SetOrigin(o TopicOrigin) {
 	s.Origins = slices.DeleteFunc(s.Origins, func(other TopicOrigin) bool { return other.Topic == o.Topic && other.Mirror != o.Mirror })
-	i, ok := slices.BinarySearchFunc(s.Origins, o, func(a, b TopicOrigin) int {
-		return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Topic, b.Topic))
-	})
+	i, ok := s.findOrigin(o.Mirror, o.Topic)
 	if ok {
 		s.Origins[i] = o
 		return
 	}
 	s.Origins = slices.Insert(s.Origins, i, o)
+}
+
+func (s *ControlState) findOrigin(mirror, topic string) (int, bool) {
+	return slices.BinarySearchFunc(s.Origins, TopicOrigin{Mirror: mirror, Topic: topic}, func(a, b TopicOrigin) int {
+		return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Topic, b.Topic))
+	})
+}
+
+// sameSource says that two origins name the same clusters.
+func (o TopicOrigin) sameSource(other TopicOrigin) bool {
+	return o.SourceClusterID == other.SourceClusterID && slices.Equal(o.Upstream, other.Upstream)
 }
 
 func (s *ControlState) findMirror(name string) (int, bool) {

@@ -175,7 +175,7 @@ func (d *desk) noteOrigin(o TopicOrigin) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	had, ok := d.origins[o.Topic]
-	if ok && had.SourceClusterID == o.SourceClusterID && slices.Equal(had.Upstream, o.Upstream) {
+	if ok && had.sameSource(o) {
 		return false
 	}
 	if d.origins == nil {

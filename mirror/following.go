@@ -36,7 +36,7 @@ func (f *following) gone() bool {
 // settle takes care of what a deletion has left, before anything is done for a mirror of that name that was created since. true: there is no mirror now.
 func (f *following) settle(ctx context.Context, s *ControlState) (gone bool, err error) {
 	f.mu.Lock()
-	f.state = s.Clone()
+	f.state = *s // a copy of its own already, that is only read from here on
 	f.mu.Unlock()
 	d, ok := s.unburied(f.m.cfg.Name)
 	if !ok {
@@ -135,7 +135,7 @@ func (f *following) news(s *ControlState, o TopicOrigin) bool {
 		return false
 	}
 	had, ok := s.Origin(o.Mirror, o.Topic)
-	return !ok || had.SourceClusterID != o.SourceClusterID || !slices.Equal(had.Upstream, o.Upstream)
+	return !ok || !had.sameSource(o)
 }
 
 // discover follows the patterns of the mirror's settings: topics of the source that match are mirrored unless some mirror has them, in whatever state; topics of this mirror that

@@ -170,10 +170,7 @@ var ErrClosed = errors.New("mirror: closed")
 func (m *Mirror) Close() error {
 	m.cancel(ErrClosed)
 	m.mu.Lock()
-	var all []*runner
-	for _, t := range m.topics {
-		all = append(all, t.partitions...)
-	}
+	all := m.everyRunner()
 	m.mu.Unlock()
 	for _, r := range all {
 		r.close()
@@ -195,6 +192,14 @@ func (m *Mirror) Close() error {
 		err = errors.Join(err, m.reopening.Close())
 	}
 	return errors.Join(err, m.session.Close())
+}
+
+// everyRunner is every partition of this process. Under mu.
+func (m *Mirror) everyRunner() (all []*runner) {
+	for _, t := range m.topics {
+		all = append(all, t.partitions...)
+	}
+	return all
 }
 
 func (m *Mirror) key(r *runner) statemachine.Key {
@@ -779,10 +784,7 @@ func (m *Mirror) stopServing(err error) {
 	first := m.fenced == nil
 	m.fenced = err
 	m.lease.lose(err)
-	var all []*runner
-	for _, t := range m.topics {
-		all = append(all, t.partitions...)
-	}
+	all := m.everyRunner()
 	m.mu.Unlock()
 	for _, r := range all {
 		r.refused(err)

@@ -127,7 +127,8 @@ func (r *reopening) OpenFetcher(ctx context.Context, broker int32, options Fetch
 	return s.OpenFetcher(ctx, broker, options)
 }
 
-func (r *reopening) LastMirrorEpochs(ctx context.Context, sourceClusterID string, partitions []TopicPartition) (map[TopicPartition]statemachine.LastMirrorEpoch, error) {
+// reader is the source that is open, if it can be asked what it recorded.
+func (r *reopening) reader(ctx context.Context) (LastMirrorEpochReader, error) {
 	s, err := r.get(ctx)
 	if err != nil {
 		return nil, err
@@ -135,18 +136,22 @@ func (r *reopening) LastMirrorEpochs(ctx context.Context, sourceClusterID string
 	reader, ok := s.(LastMirrorEpochReader)
 	if !ok {
 		return nil, ErrUnsupported
+	}
+	return reader, nil
+}
+
+func (r *reopening) LastMirrorEpochs(ctx context.Context, sourceClusterID string, partitions []TopicPartition) (map[TopicPartition]statemachine.LastMirrorEpoch, error) {
+	reader, err := r.reader(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return reader.LastMirrorEpochs(ctx, sourceClusterID, partitions)
 }
 
 func (r *reopening) MirrorsOf(ctx context.Context, partitions []TopicPartition) ([]SourceMirror, error) {
-	s, err := r.get(ctx)
+	reader, err := r.reader(ctx)
 	if err != nil {
 		return nil, err
-	}
-	reader, ok := s.(LastMirrorEpochReader)
-	if !ok {
-		return nil, ErrUnsupported
 	}
 	return reader.MirrorsOf(ctx, partitions)
 }

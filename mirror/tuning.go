@@ -54,10 +54,7 @@ func (m *Mirror) tune(stored Settings) error {
 	m.mu.Lock()
 	was := m.tuning
 	m.tuning = next
-	var all []*runner
-	for _, t := range m.topics {
-		all = append(all, t.partitions...)
-	}
+	all := m.everyRunner()
 	m.mu.Unlock()
 	if was.policy != next.policy {
 		for _, r := range all {
