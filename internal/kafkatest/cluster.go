@@ -376,6 +376,29 @@ func (c *Cluster) Proxy(broker int32) *proxy.Proxy {
 	return c.proxies[broker-1]
 }
 
+// ProxyTo opens a proxy in front of any address, such as the own listener of a process that joins the cluster. It ends with the test.
+func (c *Cluster) ProxyTo(address string) *proxy.Proxy {
+	c.t.Helper()
+	p, err := proxy.Listen(address)
+	if err != nil {
+		c.t.Fatalf("kafkatest: proxy to %s: %v", address, err)
+	}
+	c.t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// ControllerProxies opens a proxy in front of each controller's listener, in the order of ControllerAddresses, for a process from outside: the cluster's own nodes do not use them.
+// A process that asks a controller where the active one is learns its real address and may leave the proxies out; a proxy.Dialer that cuts ControllerAddresses catches that too.
+// Every call opens new proxies. They end with the test.
+func (c *Cluster) ControllerProxies() []*proxy.Proxy {
+	c.t.Helper()
+	var proxies []*proxy.Proxy
+	for _, a := range c.ControllerAddresses() {
+		proxies = append(proxies, c.ProxyTo(a))
+	}
+	return proxies
+}
+
 // DataDir is a broker's log folder on disk.
 func (c *Cluster) DataDir(broker int32) string { return c.node(broker).dataDir() }
 

@@ -32,7 +32,7 @@ type Stat struct {
 // Proxy forwards to one target. All methods are safe for concurrent use.
 type Proxy struct {
 	target   string
-	listener net.Listener
+	listener net.Listener // nil: connections come from a Dialer
 	done     sync.WaitGroup
 
 	mu      sync.Mutex
@@ -142,7 +142,10 @@ func (p *Proxy) Close() error {
 	p.closed = true
 	p.broadcast()
 	p.mu.Unlock()
-	err := p.listener.Close()
+	var err error
+	if p.listener != nil {
+		err = p.listener.Close()
+	}
 	p.Reset()
 	p.done.Wait()
 	return err
@@ -157,20 +160,23 @@ func (p *Proxy) accept() {
 		if err != nil {
 			continue
 		}
-		c := &conn{p: p, client: raw.(*net.TCPConn), gone: make(chan struct{})}
-		p.mu.Lock()
-		refuse := p.link.Refuse || p.closed
-		if !refuse {
-			p.conns = append(p.conns, c)
-		}
-		p.mu.Unlock()
-		if refuse {
-			c.client.SetLinger(0)
-			c.client.Close()
-			continue
-		}
-		p.done.Go(c.serve)
+		p.admit(raw.(*net.TCPConn), (*conn).serve)
 	}
+}
+
+// admit takes a client in and serves it; or resets it and returns false, where the link refuses.
+func (p *Proxy) admit(client *net.TCPConn, serve func(*conn)) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link.Refuse || p.closed {
+		client.SetLinger(0)
+		client.Close()
+		return false
+	}
+	c := &conn{p: p, client: client, gone: make(chan struct{})}
+	p.conns = append(p.conns, c)
+	p.done.Go(func() { serve(c) }) // under the lock: Close waits for all whom it did not see refused
+	return true
 }
 
 func (c *conn) isGone() bool {
@@ -211,7 +217,11 @@ func (c *conn) serve() {
 		c.shut(true)
 		return
 	}
-	server := raw.(*net.TCPConn)
+	c.join(raw.(*net.TCPConn))
+}
+
+// join moves bytes between the client and the server until both directions have ended.
+func (c *conn) join(server *net.TCPConn) {
 	c.p.mu.Lock()
 	c.server = server
 	gone := c.isGone() || c.half
