@@ -313,6 +313,9 @@ logger.config.name = org.apache.kafka.common.config
 logger.config.level = warn
 logger.server.name = kafka.server.KafkaConfig
 logger.server.level = warn
+# tells of every refused write with acks=0: thousands of lines with WriteAlways
+logger.requests.name = kafka.server.KafkaApis
+logger.requests.level = warn
 `
 
 // ID is the cluster id.

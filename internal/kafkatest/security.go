@@ -50,6 +50,16 @@ type Credentials struct {
 	Certificate    string // common name
 }
 
+func (who Credentials) orAdmin() Credentials {
+	if who.User == "" {
+		who.User, who.Password = "admin", AdminPassword
+	}
+	if who.Certificate == "" {
+		who.Certificate = "client"
+	}
+	return who
+}
+
 func (s Security) protocol() string {
 	switch {
 	case s.SASL != "" && s.TLS:
@@ -239,12 +249,7 @@ func (c *cluster) internalOptions() []kgo.Opt {
 }
 
 func (c *cluster) options(s Security, who Credentials) []kgo.Opt {
-	if who.User == "" {
-		who.User, who.Password = "admin", AdminPassword
-	}
-	if who.Certificate == "" {
-		who.Certificate = "client"
-	}
+	who = who.orAdmin()
 	var opts []kgo.Opt
 	if s.TLS {
 		cfg, err := c.tlsConfig(s, who.Certificate)
