@@ -10,7 +10,7 @@ import (
 const Module = "github.com/clustermirror/clustermirror"
 
 // Pure are the packages without goroutine, clock, I/O and client.
-var Pure = []string{"internal/batch", "producerstate", "logtrunc", "txnabort", "statemachine", "internal/partition", "internal/closest", "internal/secret"}
+var Pure = []string{"internal/batch", "producerstate", "logtrunc", "txnabort", "statemachine", "internal/partition", "internal/closest", "internal/secret", "internal/clustermetadata"}
 
 // outward are standard packages that a pure one must not import: they reach the network, files, processes, or the machine's randomness.
 var outward = []string{"net", "os", "syscall", "log", "io/ioutil", "crypto/rand", "plugin", "testing", "runtime", "embed", "database/sql", "unsafe"}
@@ -35,6 +35,8 @@ func MayImport(pkg, path string) (rule string, ok bool) {
 			"logtrunc":           {"internal/batch"},
 			"txnabort":           {"internal/batch", "producerstate"},
 			"internal/partition": {"internal/batch", "producerstate", "logtrunc", "txnabort", "statemachine"},
+
+			"internal/clustermetadata": {"internal/batch", "statemachine"},
 		}
 		switch {
 		case inside && !slices.Contains(below[pkg], own):
