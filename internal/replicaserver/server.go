@@ -1,0 +1,149 @@
+package replicaserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Server answers the brokers that follow partitions of this process. Safe for concurrent use.
+type Server struct {
+	config   Config
+	topics   Topics
+	log      *slog.Logger
+	sessions sessions
+	backs    chan struct{} // one place for each reading back at a time
+
+	ending context.Context // ends when Close begins
+	end    context.CancelFunc
+	open   sync.WaitGroup // goroutines
+
+	mu          sync.Mutex
+	closed      bool
+	connections map[*connection]struct{}
+
+	warned atomic.Int64 // time of the last line about too many connections, Unix nanoseconds
+}
+
+// New begins to serve. Close ends it.
+func New(c Config) (*Server, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: c, topics: c.Topics, log: c.Logger, backs: make(chan struct{}, c.MaxReadBacks), connections: map[*connection]struct{}{}}
+	s.sessions = sessions{max: c.MaxSessions, eviction: c.SessionEviction, byID: map[int32]*session{}, told: c.Observer.Sessions}
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.open.Add(1)
+	go s.accept()
+	return s, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.config.Listener.Addr() }
+
+// Close ends the server: nothing is accepted any more, waiting fetches are answered at once, connections are closed after the answer that is being sent, and all of them when the context ends.
+// It returns when no goroutine is left, or the context's error if there are some a moment after it ended.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.end()
+	for c := range s.connections {
+		c.stop()
+	}
+	s.mu.Unlock()
+	err := s.config.Listener.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	gone := make(chan struct{})
+	go func() {
+		s.open.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return err
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	for c := range s.connections {
+		_ = c.raw.Close()
+	}
+	s.mu.Unlock()
+	// What still runs has a closed connection and an ended context: it needs a moment, not a wait.
+	last := time.NewTimer(time.Second)
+	defer last.Stop()
+	select {
+	case <-gone:
+		return err
+	case <-last.C:
+		return ctx.Err()
+	}
+}
+
+// accept takes connections until the listener is closed. Errors such as too many open files pass: it waits a moment and goes on.
+func (s *Server) accept() {
+	defer s.open.Done()
+	for {
+		raw, err := s.config.Listener.Accept()
+		if err == nil {
+			s.begin(raw)
+			continue
+		}
+		if s.ending.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return
+		}
+		s.log.Warn("cannot accept a broker's connection", "error", err)
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-s.ending.Done():
+			return
+		}
+	}
+}
+
+func (s *Server) begin(raw net.Conn) {
+	s.mu.Lock()
+	if s.closed || len(s.connections) >= s.config.MaxConnections {
+		full := !s.closed
+		s.mu.Unlock()
+		_ = raw.Close()
+		if full {
+			s.refused("too many connections")
+			if now, last := time.Now().UnixNano(), s.warned.Load(); now-last > int64(time.Minute) && s.warned.CompareAndSwap(last, now) {
+				s.log.Warn("connections are refused: there are as many as are allowed", "connections", s.config.MaxConnections, "address", raw.RemoteAddr().String())
+			}
+		}
+		return
+	}
+	c := newConnection(s, raw)
+	s.connections[c] = struct{}{}
+	n := len(s.connections)
+	s.open.Add(1)
+	s.mu.Unlock()
+	if f := s.config.Observer.Connections; f != nil {
+		f(n)
+	}
+	go func() {
+		defer s.open.Done()
+		c.run()
+		s.mu.Lock()
+		delete(s.connections, c)
+		n := len(s.connections)
+		s.mu.Unlock()
+		if f := s.config.Observer.Connections; f != nil {
+			f(n)
+		}
+	}()
+}
+
+func (s *Server) refused(reason string) {
+	if f := s.config.Observer.Refused; f != nil {
+		f(reason)
+	}
+}
