@@ -63,6 +63,9 @@ func boot(t T, o Options) (*cluster, error) {
 	if o.Controllers > o.Brokers {
 		return nil, fmt.Errorf("kafkatest: %d controllers of %d nodes", o.Controllers, o.Brokers)
 	}
+	if err := o.checkSecurity(); err != nil {
+		return nil, err
+	}
 	java, err := findJava()
 	if err != nil {
 		return nil, err
@@ -185,6 +188,7 @@ func newID() string {
 func (c *cluster) format() error {
 	first := c.nodes[0]
 	args := append(slices.Clone(c.jvmArgs), "kafka.tools.StorageTool", "format", "-t", c.id, "-c", first.config)
+	args = append(args, c.o.firstUsers()...)
 	cmd := exec.Command(c.java, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &out, first.dir
@@ -245,7 +249,7 @@ func (c *cluster) properties(n *node) ([]byte, error) {
 		voters = append(voters, fmt.Sprintf("%d@%s", v.id, address(v.ports.Controller)))
 	}
 	advertised := fmt.Sprintf("CLIENT://%s,INTERNAL://%s", address(n.ports.Advertised), address(n.ports.Internal))
-	protocols := fmt.Sprintf("CLIENT:%s,INTERNAL:%s,CONTROLLER:PLAINTEXT", c.o.Client.protocol(), c.o.Internal.protocol())
+	protocols := fmt.Sprintf("CLIENT:%s,INTERNAL:%s,CONTROLLER:%s", c.o.Client.protocol(), c.o.Internal.protocol(), c.o.Controller.protocol())
 	for _, name := range slices.Sorted(maps.Keys(c.o.Listeners)) {
 		at := fmt.Sprintf(",%s://%s", name, address(n.ports.further[name]))
 		listeners, advertised = listeners+at, advertised+at
@@ -279,14 +283,10 @@ func (c *cluster) properties(n *node) ([]byte, error) {
 	}
 	if c.o.Authorizer {
 		p["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-		p["super.users"] = strings.Join(append([]string{"User:ANONYMOUS", "User:admin"}, c.o.SuperUsers...), ";")
+		p["super.users"] = strings.Join(c.superUsers(), ";")
 	}
-	all := map[string]Security{"client": c.o.Client, "internal": c.o.Internal}
-	for name, s := range c.o.Listeners {
-		all[strings.ToLower(name)] = s
-	}
-	for name, s := range all {
-		if err := c.listenerProperties(p, n, name, s); err != nil {
+	for name, s := range c.o.listeners() {
+		if err := c.listenerProperties(p, n, strings.ToLower(name), s); err != nil {
 			return nil, err
 		}
 	}
@@ -348,9 +348,23 @@ func (c *Cluster) Listener(name string) []string {
 	if _, ok := c.o.Listeners[name]; !ok {
 		c.t.Fatalf("kafkatest: this cluster was started without a listener %s", name)
 	}
+	return c.addresses(name)
+}
+
+// addresses are those of one listener on all nodes that have it. CLIENT's are not the proxies'.
+func (c *cluster) addresses(listener string) []string {
 	var a []string
 	for _, n := range c.nodes {
-		a = append(a, address(n.ports.further[name]))
+		switch port := n.ports.further[listener]; {
+		case listener == "CLIENT":
+			a = append(a, address(n.ports.Client))
+		case listener == "INTERNAL":
+			a = append(a, address(n.ports.Internal))
+		case listener != "CONTROLLER":
+			a = append(a, address(port))
+		case int(n.id) <= c.o.Controllers:
+			a = append(a, address(n.ports.Controller))
+		}
 	}
 	return a
 }
@@ -361,13 +375,7 @@ func (c *Cluster) InternalAddress(broker int32) string {
 }
 
 // ControllerAddresses lists the listeners of the controllers.
-func (c *cluster) ControllerAddresses() []string {
-	var a []string
-	for _, n := range c.nodes[:c.o.Controllers] {
-		a = append(a, address(n.ports.Controller))
-	}
-	return a
-}
+func (c *cluster) ControllerAddresses() []string { return c.addresses("CONTROLLER") }
 
 // Proxy is what stands in front of a broker's CLIENT listener, with Options.Proxied.
 func (c *Cluster) Proxy(broker int32) *proxy.Proxy {
@@ -410,13 +418,7 @@ func (c *Cluster) Log(broker int32) string {
 	return string(c.node(broker).logTail(64 << 20))
 }
 
-func (c *cluster) internalAddresses() []string {
-	var a []string
-	for _, n := range c.nodes {
-		a = append(a, address(n.ports.Internal))
-	}
-	return a
-}
+func (c *cluster) internalAddresses() []string { return c.addresses("INTERNAL") }
 
 func (c *Cluster) node(id int32) *node {
 	c.t.Helper()

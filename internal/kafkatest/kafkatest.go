@@ -114,9 +114,12 @@ type Options struct {
 
 	Client   Security // of the CLIENT listener: the one that Bootstrap names
 	Internal Security // of the INTERNAL listener: between the brokers
+	// Controller is the security of the CONTROLLER listener: brokers, and controllers among each other. SCRAM is for one controller only.
+	Controller Security
 	// Listeners are further listeners for clients, by name in capital letters. See Cluster.Listener.
 	Listeners map[string]Security
-	// Authorizer turns on the StandardAuthorizer. Super users are User:ANONYMOUS (this package's own way in, by a plaintext INTERNAL listener), User:admin, and SuperUsers.
+	// Authorizer turns on the StandardAuthorizer. Super users are User:ANONYMOUS (brokers and this package's own way in, by plaintext listeners), User:admin, SuperUsers, and where
+	// INTERNAL or CONTROLLER ask for certificates without SASL the brokers' and User:CN=admin.
 	Authorizer bool
 	SuperUsers []string // such as "User:CN=broker"
 

@@ -2,7 +2,6 @@ package kafkatest
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -32,7 +31,9 @@ func (c *cluster) openWire(ctx context.Context, addr string, s Security, who Cre
 		if err != nil {
 			return nil, err
 		}
-		dial = (&tls.Dialer{Config: cfg}).DialContext
+		dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return dialTLS(ctx, network, addr, new(net.Dialer).DialContext, cfg)
+		}
 	}
 	conn, err := dial(ctx, "tcp", addr)
 	if err != nil {

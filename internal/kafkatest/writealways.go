@@ -227,7 +227,7 @@ func (l *lane) try(ctx context.Context, a Write) (answer string, success *Succes
 		}
 	}
 	if l.conn == nil {
-		conn, err := l.w.c.openWire(ctx, l.way.Address, l.w.c.o.Internal, Credentials{})
+		conn, err := l.w.c.openWire(ctx, l.way.Address, l.w.c.o.Internal, ownCredentials)
 		if err != nil {
 			return "no connection", nil
 		}
