@@ -135,6 +135,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/secret             pure   which settings are secret, and references to secrets kept elsewhere
 	internal/clustermetadata    pure   a KRaft cluster's metadata, built from the records of its log
 	internal/replicaserver             the server side of Kafka's replication protocol
+	internal/leaderlog                 one partition's log as a leader has it whose followers hold the copies
 	internal/replicareader             the copies that stock brokers hold, and which one is the log
 	internal/topicreader               compacted topics read to their end
 	internal/kafkaconfig               Kafka's property names for connections and security

@@ -1,0 +1,169 @@
+package leaderlog
+
+import (
+	"slices"
+
+	"github.com/clustermirror/clustermirror/internal/replicaserver"
+)
+
+// The Kafka error codes that a follower gets.
+const (
+	codeOffsetOutOfRange    = 1
+	codeNotLeaderOrFollower = 6
+	codeFencedLeaderEpoch   = 74
+	codeUnknownLeaderEpoch  = 76
+)
+
+var _ replicaserver.Partition = (*Log)(nil)
+
+// serving is the code for a request that was made under a leader epoch, -1 not told. Under mu.
+//
+// While the log is held, or its content unknown, or we do not lead, that is NOT_LEADER_OR_FOLLOWER. A stock follower (AbstractFetcherThread.processFetchRequest, handleOutOfRangeError,
+// maybeTruncateToEpochEndOffsets) then asks again after replica.fetch.backoff.ms (1 s), notes it at debug level, and truncates nothing. UNKNOWN_LEADER_EPOCH does the same; KAFKA_STORAGE_ERROR and
+// LEADER_NOT_AVAILABLE too, but as an error with a stack trace each time. FENCED_LEADER_EPOCH would make it give the partition up until it hears of another leader epoch,
+// OFFSET_OUT_OF_RANGE and an empty log's answers would make it truncate. So the gate is looked at before the epochs.
+func (l *Log) serving(leaderEpoch int32) int16 {
+	switch {
+	case l.held || !l.known || !l.leading:
+		return codeNotLeaderOrFollower
+	case leaderEpoch < 0 || leaderEpoch == l.leaderEpoch:
+		return 0
+	case leaderEpoch < l.leaderEpoch:
+		return codeFencedLeaderEpoch
+	}
+	return codeUnknownLeaderEpoch
+}
+
+// Fetch answers a follower as a Kafka leader does (Partition.fetchRecords, readRecords), and notes its position. See the package's text for what differs and why.
+func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := replicaserver.FetchAnswer{LeaderEpoch: l.leaderEpoch, HighWatermark: -1, LastStableOffset: -1, LogStart: -1}
+	if a.Code = l.serving(q.LeaderEpoch); a.Code != 0 {
+		return a
+	}
+	f := l.follower(q.Broker)
+	if f == nil {
+		// As Partition.followerReplicaOrThrow: with an epoch it is a replica that we have not heard of yet.
+		a.Code = codeNotLeaderOrFollower
+		if q.LeaderEpoch >= 0 {
+			a.Code = codeUnknownLeaderEpoch
+		}
+		return a
+	}
+	if q.BrokerEpoch >= 0 && q.BrokerEpoch < f.brokerEpoch {
+		a.Code = codeNotLeaderOrFollower // from before its restart (Replica.updateFetchStateOrThrow)
+		return a
+	}
+	f.brokerEpoch, f.logStart, f.seen = max(f.brokerEpoch, q.BrokerEpoch), q.LogStart, l.now()
+	if q.LastFetchedEpoch < 0 && q.Offset > l.end || q.Offset < l.start || q.LastFetchedEpoch > l.leaderEpoch {
+		a.Code = codeOffsetOutOfRange
+		return a
+	}
+	a.HighWatermark, a.LogStart = l.replicated, l.start
+	if q.Offset > f.limit {
+		// It has not followed a cut. Its own last epoch makes it cut at exactly that end, whatever else it holds (AbstractFetcherThread.getOffsetTruncationState).
+		a.Diverging, a.DivergingEpoch, a.DivergingEnd = true, max(q.LastFetchedEpoch, 0), f.limit
+		return a
+	}
+	if q.LastFetchedEpoch >= 0 {
+		epoch, end := l.endOf(q.LastFetchedEpoch)
+		if end < 0 {
+			a.Code, a.HighWatermark, a.LogStart = codeOffsetOutOfRange, -1, -1
+			return a
+		}
+		if at := l.epochs.EpochAt(q.Offset - 1); q.Offset > l.start && at >= 0 && at < q.LastFetchedEpoch {
+			epoch, end = l.endOf(at)
+		}
+		if epoch < q.LastFetchedEpoch || end < q.Offset {
+			a.Diverging, a.DivergingEpoch, a.DivergingEnd = true, epoch, end
+			return a
+		}
+	}
+	if q.Offset < l.end && q.Offset >= l.window.low {
+		i, j := l.window.find(q.Offset)
+		if i < len(l.window.chunks) {
+			if base := l.window.chunks[i].marks[j].base; base < q.Offset && q.LogStart < q.Offset {
+				// It holds a part of this batch, or something else in its place, and would fail on it; only an empty log takes a batch that begins below its end.
+				a.Diverging, a.DivergingEpoch, a.DivergingEnd = true, max(q.LastFetchedEpoch, 0), base
+				return a
+			}
+		}
+		a.Batches, a.Size = l.window.read(i, j, q.MaxBytes, true)
+	}
+	a.Back = q.Offset < l.end && q.Offset < l.window.low
+	l.accept(f, q)
+	a.HighWatermark = l.replicated
+	return a
+}
+
+// accept notes the position of a follower whose log agrees with ours. Under mu.
+func (l *Log) accept(f *follower, q replicaserver.FetchQuery) {
+	position := q.Offset
+	if q.LastFetchedEpoch < 0 && l.epochs.EpochAt(q.Offset-1) >= 0 {
+		position = l.start // it holds nothing, wherever its log begins
+	}
+	if position == f.position && f.limit == none {
+		return
+	}
+	f.position, f.limit = position, none
+	if l.advance() {
+		l.notify()
+	} else {
+		l.told()
+	}
+}
+
+// endOf is where an epoch ends here: Kafka's rule over our cache, but for one thing. A Kafka leader's cache begins its own epoch at its end when it becomes leader, so that a follower whose
+// last epoch is above all that the leader's batches have finds out where they part. Ours holds batches' epochs only, for batches of lower epochs are appended still; so every epoch above the
+// latest and up to our own is one that ends where the latest does, and a follower that has it parts from us. (-1, -1): undefined. Under mu.
+func (l *Log) endOf(epoch int32) (int32, int64) {
+	latest := l.epochs.Latest()
+	switch {
+	case epoch <= latest || epoch > l.leaderEpoch:
+		return l.epochs.EndOffsetFor(epoch, l.end)
+	case latest >= 0:
+		return latest, l.end
+	case l.start == l.end:
+		return epoch, l.end
+	}
+	return -1, -1
+}
+
+// Offsets says where the log starts and ends, and the leader epochs of its first and last batch, -1 in an empty log.
+func (l *Log) Offsets(leaderEpoch int32) replicaserver.OffsetsAnswer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := replicaserver.OffsetsAnswer{Code: l.serving(leaderEpoch), Start: -1, End: -1, StartEpoch: -1, EndEpoch: -1}
+	if a.Code == 0 {
+		a.Start, a.End = l.start, l.end
+		if l.start < l.end {
+			a.StartEpoch, a.EndEpoch = l.epochs.EpochAt(l.start), l.epochs.Latest()
+		}
+	}
+	return a
+}
+
+// EndOffsetFor answers OffsetForLeaderEpoch.
+func (l *Log) EndOffsetFor(leaderEpoch, epoch int32) (foundEpoch int32, endOffset int64, code int16) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if code := l.serving(leaderEpoch); code != 0 {
+		return -1, -1, code
+	}
+	foundEpoch, endOffset = l.endOf(epoch)
+	return foundEpoch, endOffset, 0
+}
+
+// Subscribe has wake called after every change that may change a Fetch's answer. wake is called with the log's lock held: it must not block, and must not call the log.
+func (l *Log) Subscribe(wake func()) (unsubscribe func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := &wake
+	l.subscribers = append(slices.Clip(l.subscribers), one)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.subscribers = slices.DeleteFunc(slices.Clone(l.subscribers), func(other *func()) bool { return other == one })
+	}
+}

@@ -1,0 +1,170 @@
+package leaderlog
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Follower is what is known of one follower.
+type Follower struct {
+	Broker   int32
+	Live     bool
+	Position int64     // its copy is ours up to here; -1: it has not fetched since Begin
+	Seen     time.Time // its last fetch, the zero time if there was none since Begin
+	// Truncated says that it has followed the last TruncateTo or ResetTo, and each before it.
+	Truncated bool
+	LogStart  int64 // its log start offset, as it said last; -1 unknown
+}
+
+// follower is one other replica.
+type follower struct {
+	id          int32
+	live        bool
+	position    int64 // confirmed; -1 never. At most limit
+	hint        int64 // as recovery found its copy; used to read back until it fetches
+	limit       int64 // lowest end left by cuts that it has not followed; none: it followed all. It may hold other bytes from there on
+	logStart    int64
+	brokerEpoch int64
+	seen        time.Time
+}
+
+// agreed says that all that it holds is ours.
+func (f *follower) agreed() bool { return f.position >= 0 && f.limit == none }
+
+// SetFollowers says which brokers are replicas beside us, which of them are live, and how many copies must confirm a batch (min.insync.replicas). What is known of a broker that stays is kept.
+// A broker that is new, or comes back, has to begin at or below every cut made since Begin.
+//
+// Replicated is the k-th largest of the followers' positions, k = max(1, min(want, live followers)), but never above the furthest live follower's. A dead follower's position counts: its disk
+// has the bytes, and if it did not count, one restarting broker would stop the stop of a mirror although as many copies as asked for exist. Only k shrinks, as Kafka's in-sync set does, else a
+// dead broker would stall everything. The bound by the live ones keeps a follower's death from raising Replicated to what that follower alone has: the process that takes over could not
+// find those bytes, and the live followers could not be given them. A position rises only by an accepted fetch, so Replicated never counts what was merely sent.
+func (l *Log) SetFollowers(ids, live []int32, want int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.followers
+	l.followers = make([]*follower, 0, len(ids))
+	for _, id := range ids {
+		i := slices.IndexFunc(old, func(f *follower) bool { return f.id == id })
+		f := &follower{id: id}
+		l.forget(f)
+		if i >= 0 {
+			f = old[i]
+		}
+		f.live = slices.Contains(live, id)
+		l.followers = append(l.followers, f)
+	}
+	l.want = want
+	l.advance()
+	l.notify()
+}
+
+// forget makes a follower one that has not fetched yet. Under mu.
+func (l *Log) forget(f *follower) {
+	*f = follower{id: f.id, live: f.live, position: -1, hint: l.hint(f.id), limit: l.lowestCut, logStart: -1, brokerEpoch: -1}
+}
+
+// hint is up to where recovery found a broker's copy to be the log, less what was cut since. Under mu.
+func (l *Log) hint(id int32) int64 {
+	if end, ok := l.ends[id]; ok {
+		return min(end, l.lowestCut)
+	}
+	return -1
+}
+
+// Followers lists the followers in the order of SetFollowers. The slice is the caller's.
+func (l *Log) Followers() []Follower {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.report()
+}
+
+func (l *Log) report() []Follower {
+	all := make([]Follower, len(l.followers))
+	for i, f := range l.followers {
+		all[i] = Follower{Broker: f.id, Live: f.live, Position: f.position, Seen: f.seen, Truncated: f.limit == none, LogStart: f.logStart}
+	}
+	return all
+}
+
+// follower finds a follower. Under mu.
+func (l *Log) follower(id int32) *follower {
+	for _, f := range l.followers {
+		if f.id == id {
+			return f
+		}
+	}
+	return nil
+}
+
+// advance moves Replicated up to what the positions say, and lets go of batches accordingly. It says whether Replicated moved. Under mu.
+func (l *Log) advance() bool {
+	all, live := l.positions[:0], 0
+	furthest, slowest := int64(-1), int64(none)
+	for _, f := range l.followers {
+		all = append(all, f.position)
+		for i := len(all) - 1; i > 0 && all[i] > all[i-1]; i-- {
+			all[i], all[i-1] = all[i-1], all[i]
+		}
+		if f.live {
+			live++
+			furthest, slowest = max(furthest, f.position), min(slowest, f.position)
+		}
+	}
+	l.positions = all
+	moved := false
+	if live > 0 {
+		if r := min(all[max(1, min(l.want, live))-1], furthest, l.end); r > l.replicated {
+			l.replicated, moved = r, true
+		}
+	}
+	have := min(l.replicated, furthest)
+	l.sort(have, min(have, slowest))
+	return moved
+}
+
+// cutFollowers notes that every follower has to follow a cut that left end. Under mu.
+func (l *Log) cutFollowers(end int64) {
+	l.cuts++
+	l.lowestCut = min(l.lowestCut, end)
+	for _, f := range l.followers {
+		f.position, f.hint, f.limit = min(f.position, end), min(f.hint, end), min(f.limit, end)
+	}
+}
+
+// holders are the followers whose copies reach beyond from, and up to where the copies of all of these are ours. Those that are live and agree with us come alone if there are any:
+// whatever they hold is ours. Else all others, the live ones first, the furthest first. Under mu.
+func (l *Log) holders(from int64) (ids []int32, limit int64) {
+	var some []*follower
+	limit = l.end
+	for _, f := range l.followers {
+		if f.live && f.agreed() && f.position > from {
+			some = append(some, f)
+		}
+	}
+	if len(some) == 0 {
+		for _, f := range l.followers {
+			if reach := max(f.position, f.hint); reach > from {
+				some = append(some, f)
+				limit = min(limit, reach)
+			}
+		}
+	}
+	slices.SortStableFunc(some, func(a, b *follower) int {
+		if a.live != b.live {
+			if a.live {
+				return -1
+			}
+			return 1
+		}
+		// A copy whose start is above from comes last: there retention or compaction went further than here.
+		if short := cmp.Compare(min(max(a.logStart-from, 0), 1), min(max(b.logStart-from, 0), 1)); short != 0 {
+			return short
+		}
+		return cmp.Compare(max(b.position, b.hint), max(a.position, a.hint))
+	})
+	for _, f := range some {
+		ids = append(ids, f.id)
+	}
+	return ids, limit
+}
