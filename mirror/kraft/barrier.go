@@ -1,0 +1,63 @@
+package kraft
+
+import (
+	"context"
+	"sync"
+)
+
+// barrier keeps fences, which touch everything that this process leads, apart from what must not be met by one: creations, take-overs and hand-overs share it, a fence excludes
+// them. A fence that waits lets no new one begin, so it is not put off for ever. The zero value is ready.
+type barrier struct {
+	mu       sync.Mutex
+	shared   int
+	excluded bool
+	waiting  int           // fences
+	changed  chan struct{} // closed at the next change, nil: nobody waits
+}
+
+// share begins something that no fence may meet. Every share is ended by one unshare.
+func (b *barrier) share(ctx context.Context) error {
+	return b.await(ctx, func() bool { return !b.excluded && b.waiting == 0 }, func() { b.shared++ })
+}
+
+func (b *barrier) unshare() { b.change(func() { b.shared-- }) }
+
+// exclude waits until nothing is shared, and lets nothing begin until include.
+func (b *barrier) exclude(ctx context.Context) error {
+	b.change(func() { b.waiting++ })
+	defer b.change(func() { b.waiting-- })
+	return b.await(ctx, func() bool { return !b.excluded && b.shared == 0 }, func() { b.excluded = true })
+}
+
+func (b *barrier) include() { b.change(func() { b.excluded = false }) }
+
+func (b *barrier) change(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
+	}
+}
+
+func (b *barrier) await(ctx context.Context, may func() bool, take func()) error {
+	for {
+		b.mu.Lock()
+		if may() {
+			take()
+			b.mu.Unlock()
+			return nil
+		}
+		if b.changed == nil {
+			b.changed = make(chan struct{})
+		}
+		changed := b.changed
+		b.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}

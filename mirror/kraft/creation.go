@@ -1,0 +1,229 @@
+package kraft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/leaderlog"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// A mirrored partition stands like this: its replicas are this process and the stock brokers that copy from it, this process alone is in sync, nothing is being reassigned, and its
+// topic says min.insync.replicas=1 and unclean.leader.election.enable=false for itself. Then nobody else can be elected, whatever dies, and nothing that an operator may cancel would
+// delete a copy.
+//
+// A topic comes to that shape by four requests. It is created with this process as its only replica, so a stock broker cannot lead it even if this process is fenced in that moment.
+// The stock brokers are added by a reassignment. They are taken into the in-sync replicas, which completes it: the log is empty, so they have everything. Then they are taken out again.
+// Between the last two a death of this process would make a stock broker the leader of an empty topic; nothing that was mirrored is touched by that, and the next start finds an open
+// topic and says so.
+
+// CreateTopic creates a topic that this process leads. spec.SourceID cannot be taken over: Kafka has no field for it (F-34).
+func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (mirror.Topic, error) {
+	if err := d.usable(); err != nil {
+		return mirror.Topic{}, err
+	}
+	if have, err := d.Topic(ctx, spec.Name); err == nil {
+		return have, fmt.Errorf("kraft: topic %s: %w", spec.Name, mirror.ErrTopicExists)
+	} else if !errors.Is(err, mirror.ErrUnknownTopic) {
+		return mirror.Topic{}, err
+	}
+	if len(d.liveBrokers()) < d.cfg.ReplicationFactor {
+		return mirror.Topic{}, fmt.Errorf("kraft: creating topic %s: %d copies are wanted and only brokers %v are alive; start the others, or lower ReplicationFactor", spec.Name, d.cfg.ReplicationFactor, d.liveBrokers())
+	}
+	if err := d.barrier.share(ctx); err != nil {
+		return mirror.Topic{}, err
+	}
+	defer d.barrier.unshare()
+	d.keepSettings(spec.Name)
+	defer d.freeSettings(spec.Name)
+	configs := maps.Clone(spec.Configs)
+	if configs == nil {
+		configs = map[string]string{}
+	}
+	id := mirror.TopicID{}
+	wanted := map[string]*string{minInSync: nil, uncleanElection: nil}
+	for name := range wanted {
+		if v, ok := spec.Configs[name]; ok {
+			wanted[name] = &v
+		}
+	}
+	configs[minInSync], configs[uncleanElection] = "1", "false"
+	alone := make([][]int32, spec.Partitions)
+	for i := range alone {
+		alone[i] = []int32{d.cfg.NodeID}
+	}
+	exists := false
+	err := d.membership.uncordoned(ctx, func() error {
+		err := d.requests.createTopic(ctx, spec.Name, alone, configs)
+		exists = errors.Is(err, kerr.TopicAlreadyExists)
+		return err
+	})
+	if err != nil && !exists {
+		return mirror.Topic{}, err
+	}
+	if err := d.meta.wait(ctx, "topic "+spec.Name+" in the metadata", func(im *clustermetadata.Image) bool {
+		_, n, ok := im.Topic(spec.Name)
+		return ok && n >= int(spec.Partitions) || ok && exists
+	}); err != nil {
+		return mirror.Topic{}, err
+	}
+	t, _ := d.topic(spec.Name)
+	if exists { // somebody else's, or made by a request of ours whose answer was lost
+		return t, fmt.Errorf("kraft: topic %s: %w", spec.Name, mirror.ErrTopicExists)
+	}
+	id = t.ID
+	if err := d.remembered.change(ctx, spec.Name, id, func(m *memory) { m.Configs = wanted }); err != nil {
+		return t, err
+	}
+	return t, d.shape(ctx, t.Name, 0, t.Partitions)
+}
+
+// GrowTopic adds partitions. Those of a topic that this process leads are led by it from the start; they must have as many replicas as the others, so for them there is a moment
+// between creation and the shrinking of the in-sync replicas, as there is in CreateTopic.
+func (d *Destination) GrowTopic(ctx context.Context, name string, partitions int32) (mirror.Topic, error) {
+	t, err := d.Topic(ctx, name)
+	switch {
+	case err != nil:
+		return t, err
+	case partitions < t.Partitions:
+		return t, fmt.Errorf("kraft: topic %s has %d partitions and cannot have %d", name, t.Partitions, partitions)
+	case partitions == t.Partitions:
+		return t, nil
+	}
+	if err := d.barrier.share(ctx); err != nil {
+		return t, err
+	}
+	defer d.barrier.unshare()
+	first, err := d.partition(mirror.TopicPartition{Topic: name})
+	if err != nil {
+		return t, err
+	}
+	before := t.Partitions
+	var assignment [][]int32
+	ours := slices.Contains(first.Replicas, d.cfg.NodeID)
+	if ours {
+		for p := before; p < partitions; p++ {
+			replicas, err := d.placement(int(p), len(target(first))-1)
+			if err != nil {
+				return t, fmt.Errorf("kraft: adding partitions to topic %s: %w", name, err)
+			}
+			assignment = append(assignment, replicas)
+		}
+	}
+	if err := d.membership.uncordoned(ctx, func() error { return d.requests.createPartitions(ctx, name, partitions, assignment) }); err != nil {
+		return t, err
+	}
+	if err := d.meta.wait(ctx, fmt.Sprintf("%d partitions of topic %s", partitions, name), func(im *clustermetadata.Image) bool {
+		_, n, ok := im.Topic(name)
+		return !ok || n >= int(partitions)
+	}); err != nil {
+		return t, err
+	}
+	if t, ok := d.topic(name); ok && ours {
+		return t, d.shape(ctx, name, before, partitions)
+	}
+	return d.Topic(ctx, name)
+}
+
+// placement is this process and n live stock brokers, another first one for each partition.
+func (d *Destination) placement(partition, n int) ([]int32, error) {
+	live := d.liveBrokers()
+	if len(live) < n {
+		return nil, fmt.Errorf("%d copies are wanted and only brokers %v are alive; start the others, or lower ReplicationFactor", n, live)
+	}
+	replicas := []int32{d.cfg.NodeID}
+	for i := range n {
+		replicas = append(replicas, live[(partition+i)%len(live)])
+	}
+	return replicas, nil
+}
+
+// shape brings empty partitions [from, to) of a topic that this process leads to their shape, and opens their logs.
+func (d *Destination) shape(ctx context.Context, topic string, from, to int32) error {
+	return d.each(ctx, topic, from, to, func(ctx context.Context, tp mirror.TopicPartition) error {
+		if err := d.meta.wait(ctx, fmt.Sprintf("this process to lead %s-%d", topic, tp.Partition), func(im *clustermetadata.Image) bool {
+			p, ok := im.Partition(tp.Topic, tp.Partition)
+			return !ok || p.Leader == d.cfg.NodeID
+		}); err != nil {
+			return err
+		}
+		l := d.log(tp)
+		l.work.Lock()
+		defer l.work.Unlock()
+		p, err := d.partition(tp)
+		if err != nil {
+			return err
+		}
+		l.begin(p, leaderlog.Found{})
+		return d.complete(ctx, l)
+	})
+}
+
+// complete brings a partition that this process leads alone, or that a crash left on the way there, to its shape. Its log is empty, or every replica that is to be added has all of it.
+func (d *Destination) complete(ctx context.Context, l *Log) error {
+	p, err := d.partition(l.tp)
+	if err != nil {
+		return err
+	}
+	replicas := target(p)
+	if len(replicas) < 2 {
+		if replicas, err = d.placement(int(l.tp.Partition), d.cfg.ReplicationFactor); err != nil {
+			return d.errorf(l.tp, "%w", err)
+		}
+		if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, l.tp, replicas) }); err != nil {
+			return err
+		}
+	}
+	if p, err = d.partition(l.tp); err != nil {
+		return err
+	}
+	if len(p.Adding) > 0 {
+		if err := d.setISR(ctx, l.tp, replicas, func(p clustermetadata.Partition) bool { return len(p.Adding) == 0 }); err != nil {
+			return err
+		}
+	}
+	return d.alone(ctx, l.tp)
+}
+
+// alone makes this process the only in-sync replica, and makes sure that nobody else may be elected.
+func (d *Destination) alone(ctx context.Context, tp mirror.TopicPartition) error {
+	if err := d.setISR(ctx, tp, []int32{d.cfg.NodeID}, func(p clustermetadata.Partition) bool {
+		return p.Leader == d.cfg.NodeID && len(p.ISR) == 1 && p.ISR[0] == d.cfg.NodeID
+	}); err != nil {
+		return err
+	}
+	p, err := d.partition(tp)
+	if err != nil {
+		return err
+	}
+	if len(p.ELR) > 0 {
+		return d.errorf(tp, "brokers %v may be elected although they are not in sync (ELR): the topic's min.insync.replicas is not 1", p.ELR)
+	}
+	return nil
+}
+
+// each calls f for partitions [from, to) of a topic, some hundreds at a time, so that their requests go together.
+func (d *Destination) each(ctx context.Context, topic string, from, to int32, f func(context.Context, mirror.TopicPartition) error) error {
+	errs := make(chan error, to-from)
+	slots := make(chan struct{}, mostPartitions)
+	for p := from; p < to; p++ {
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			errs <- f(ctx, mirror.TopicPartition{Topic: topic, Partition: p})
+		}()
+	}
+	var all []error
+	for p := from; p < to; p++ {
+		if err := <-errs; err != nil && len(all) < 3 {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,526 @@
+package kraft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/kraftclient"
+	"github.com/clustermirror/clustermirror/internal/leaderlog"
+	"github.com/clustermirror/clustermirror/internal/replicareader"
+	"github.com/clustermirror/clustermirror/internal/replicaserver"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// Destination is a cluster that this process has joined. Safe for concurrent use.
+type Destination struct {
+	cfg        Config
+	client     *kraftclient.Client
+	beats      *kraftclient.Client // heartbeats only
+	meta       *metadata
+	membership *membership
+	requests   *requests
+	ends       gather[endsQuestion, replicareader.Ends]
+	reader     *replicareader.Reader
+	server     *replicaserver.Server
+	remembered *remembered
+	producers  *producerIDs
+	identity   *identity
+	memory     *leaderlog.Memory
+	barrier    barrier
+	settings   topicSettings
+	limits     topicLimits
+	cluster    string
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	logs   map[mirror.TopicPartition]*Log
+	closed bool
+}
+
+var _ mirror.Destination = (*Destination)(nil)
+
+// Join registers this process as a broker of the cluster and returns when the controllers do not fence it and every partition that it leads is known again. Nothing of the cluster
+// is changed but the registration: partitions come by CreateTopic and by Log.CloseForWrites. What Preflight finds to be impossible is an error, and then nothing was registered.
+func Join(ctx context.Context, cfg Config) (*Destination, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &Destination{cfg: cfg, logs: map[mirror.TopicPartition]*Log{}, memory: leaderlog.NewMemory(cfg.Window)}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	if err := d.join(ctx); err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Destination) join(ctx context.Context) (err error) {
+	if d.identity, err = openIdentity(d.cfg.Folder); err != nil {
+		return err
+	}
+	client := kraftclient.Config{
+		Controllers: d.cfg.Controllers, ControllerOptions: d.cfg.ControllerOptions, BrokerOptions: d.cfg.BrokerOptions, Address: d.address, AttemptBound: d.cfg.RequestTimeout / 2,
+	}
+	if d.client, err = kraftclient.New(client); err != nil {
+		return err
+	}
+	if d.beats, err = kraftclient.New(client); err != nil {
+		return err
+	}
+	d.meta = newMetadata(d.client, len(d.cfg.Controllers), d.follow)
+	d.reader = replicareader.New(d.client)
+	d.requests = newRequests(&d.cfg, d.client, func() int64 { return d.membership.brokerEpoch() })
+	d.ends = gather[endsQuestion, replicareader.Ends]{send: d.askEnds, most: 10_000, bound: d.cfg.RequestTimeout}
+	d.remembered = newRemembered(d.cfg.Remember)
+	d.producers = newProducerIDs(d)
+	d.membership = &membership{cfg: &d.cfg, client: d.beats, meta: d.meta, notice: d.notice, lost: make(chan struct{}), epoch: -1}
+	d.spawn(d.meta.run)
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return err
+	}
+	if d.cluster, err = d.clusterID(ctx); err != nil {
+		return err
+	}
+	if err := d.listen(); err != nil {
+		return err
+	}
+	if err := d.register(ctx); err != nil {
+		return err
+	}
+	d.spawn(d.membership.run)
+	d.spawn(d.watchRegistration)
+	if err := d.meta.wait(ctx, "this process's registration in the metadata", func(im *clustermetadata.Image) bool {
+		b, ok := im.Broker(d.cfg.NodeID)
+		return ok && b.Epoch == d.membership.brokerEpoch() && !b.Fenced
+	}); err != nil {
+		return err
+	}
+	if err := d.regain(ctx); err != nil {
+		return err
+	}
+	d.spawn(d.tidyUp)
+	return nil
+}
+
+// register comes in under the identity of this folder, or waits until the process that lives under this node id has gone.
+func (d *Destination) register(ctx context.Context) error {
+	m := d.membership
+	m.cluster, m.dir = d.cluster, directoryID(d.cluster, d.cfg.NodeID)
+	incarnation, _, err := d.identity.incarnation(d.cfg.NodeID, d.cluster)
+	if err != nil {
+		return err
+	}
+	m.incarnation = incarnation
+	versions, err := d.client.Controller(ctx, kmsg.NewPtrApiVersionsRequest())
+	if err != nil {
+		return fmt.Errorf("asking the controller for its versions: %w", err)
+	}
+	for _, k := range versions.(*kmsg.ApiVersionsResponse).ApiKeys {
+		if k.ApiKey == int16(kmsg.BrokerHeartbeat) {
+			m.cordon = k.MaxVersion >= 2
+		}
+	}
+	previous := int64(-1)
+	d.meta.look(func(im *clustermetadata.Image) {
+		if b, ok := im.Broker(d.cfg.NodeID); ok {
+			previous = b.Epoch
+		}
+	})
+	for {
+		bounded, stop := d.cfg.bounded(ctx)
+		err := m.register(bounded, previous)
+		stop()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrNodeIDTaken) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+		// The other one may have come back meanwhile, with another epoch.
+		d.meta.look(func(im *clustermetadata.Image) {
+			if b, ok := im.Broker(d.cfg.NodeID); ok {
+				previous = b.Epoch
+			}
+		})
+	}
+	return m.awaitActive(ctx)
+}
+
+// listen starts the server for the brokers. Every log is held until regain knows it.
+func (d *Destination) listen() (err error) {
+	l := d.cfg.Listener
+	if l == nil {
+		if l, err = net.Listen("tcp", d.cfg.Listen); err != nil {
+			return fmt.Errorf("kraft: listening for the brokers: %w", err)
+		}
+	}
+	advertised := d.cfg.Advertised
+	if advertised == "" {
+		advertised = l.Addr().String()
+	}
+	host, port, err := net.SplitHostPort(advertised)
+	if err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		err = errors.New("brokers cannot connect to it; set Advertised to the host name and port under which they reach this process")
+	}
+	n, perr := strconv.ParseUint(port, 10, 16)
+	if err = errors.Join(err, perr); err != nil {
+		l.Close()
+		return fmt.Errorf("kraft: advertised address %q: %w", advertised, err)
+	}
+	m := d.membership
+	m.host, m.port = host, uint16(n)
+	d.meta.look(func(im *clustermetadata.Image) { m.listener, m.protocol, err = d.brokerListener(im) })
+	if err != nil {
+		l.Close()
+		return err
+	}
+	d.server, err = d.serve(l)
+	return err
+}
+
+// brokerListener is the name and security protocol of the listener that brokers use among themselves.
+func (d *Destination) brokerListener(im *clustermetadata.Image) (string, int16, error) {
+	ids := []string{"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+	protocol := int16(slices.Index(ids, d.cfg.Security.Protocol))
+	count, have := map[string]int{}, map[string]int16{}
+	brokers := 0
+	for _, b := range im.Brokers() {
+		if b.ID == d.cfg.NodeID || slices.Contains(d.cfg.Peers, b.ID) {
+			continue
+		}
+		brokers++
+		for _, l := range b.Listeners {
+			count[l.Name]++
+			have[l.Name] = l.SecurityProtocol
+		}
+	}
+	name := d.cfg.ListenerName
+	if name == "" {
+		for n, c := range count {
+			switch {
+			case c == brokers && n == "INTERNAL":
+				name = n
+			case c == brokers && len(count) == 1:
+				name = n
+			}
+		}
+	}
+	if name == "" {
+		return "", 0, fmt.Errorf("kraft: brokers have several listeners; set ListenerName to what their inter.broker.listener.name says")
+	}
+	if count[name] == 0 {
+		return "", 0, fmt.Errorf("kraft: no broker has a listener %q; set ListenerName to what their inter.broker.listener.name says", name)
+	}
+	if have[name] != protocol {
+		return "", 0, fmt.Errorf("kraft: listener %s of the brokers speaks %s, and Security.Protocol is %s; they have to be the same, because brokers use one security for a listener name", name, ids[have[name]], d.cfg.Security.Protocol)
+	}
+	return name, protocol, nil
+}
+
+// address is where a broker's inter-broker listener is.
+func (d *Destination) address(broker int32) (string, bool) {
+	name := d.membership.listener
+	var address string
+	d.meta.look(func(im *clustermetadata.Image) {
+		b, ok := im.Broker(broker)
+		if !ok {
+			return
+		}
+		if name == "" {
+			name, _, _ = d.brokerListener(im)
+		}
+		for _, l := range b.Listeners {
+			if l.Name == name {
+				address = net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port)))
+			}
+		}
+	})
+	return address, address != ""
+}
+
+// clusterID asks a broker; the controllers tell it only to who may alter the cluster.
+func (d *Destination) clusterID(ctx context.Context) (string, error) {
+	var last error
+	for _, id := range d.liveBrokers() {
+		bounded, stop := d.cfg.bounded(ctx)
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = []kmsg.MetadataRequestTopic{}
+		resp, err := d.client.Broker(bounded, id, req)
+		stop()
+		if err != nil {
+			last = err
+			continue
+		}
+		if id := resp.(*kmsg.MetadataResponse).ClusterID; id != nil {
+			return *id, nil
+		}
+	}
+	if last == nil {
+		last = errors.New("the metadata knows no live broker")
+	}
+	return "", fmt.Errorf("kraft: no broker told the cluster's id: %w", last)
+}
+
+// liveBrokers are the stock brokers that are not fenced, in order.
+func (d *Destination) liveBrokers() []int32 {
+	var ids []int32
+	d.meta.look(func(im *clustermetadata.Image) { ids = d.live(im) })
+	return ids
+}
+
+func (d *Destination) live(im *clustermetadata.Image) []int32 {
+	var ids []int32
+	for _, b := range im.Brokers() {
+		if b.ID != d.cfg.NodeID && !slices.Contains(d.cfg.Peers, b.ID) && !b.Fenced && !b.InControlledShutdown {
+			ids = append(ids, b.ID)
+		}
+	}
+	return ids
+}
+
+func (d *Destination) spawn(f func(context.Context)) {
+	d.wg.Go(func() { f(d.ctx) })
+}
+
+func (d *Destination) notice(e Event) {
+	level := d.cfg.Logger.Info
+	switch e.Kind {
+	case Joined, HandedOver, TakenOver:
+	default:
+		level = d.cfg.Logger.Warn
+	}
+	level("kraft: "+e.Kind.String(), "topic", e.Partition.Topic, "partition", e.Partition.Partition, "text", e.Text, "error", e.Err)
+	d.cfg.Notice(e)
+}
+
+// errorf names the partition.
+func (d *Destination) errorf(tp mirror.TopicPartition, format string, args ...any) error {
+	return fmt.Errorf("kraft: %s-%d: "+format, append([]any{tp.Topic, tp.Partition}, args...)...)
+}
+
+// ErrClosed is what everything returns after Close.
+var ErrClosed = errors.New("kraft: destination is closed")
+
+// usable is why nothing can be done any more, nil if it can.
+func (d *Destination) usable() error {
+	d.mu.Lock()
+	closed := d.closed
+	d.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	return d.membership.registered()
+}
+
+// partition is what the metadata says of one.
+func (d *Destination) partition(tp mirror.TopicPartition) (p clustermetadata.Partition, err error) {
+	ok := false
+	d.meta.look(func(im *clustermetadata.Image) { p, ok = im.Partition(tp.Topic, tp.Partition) })
+	if !ok {
+		return p, d.errorf(tp, "%w at the destination", mirror.ErrUnknownTopic)
+	}
+	return p, nil
+}
+
+// ClusterID is the cluster's id.
+func (d *Destination) ClusterID(context.Context) (string, error) { return d.cluster, nil }
+
+// Topic looks a topic up in the metadata: looking never creates one (F-31).
+func (d *Destination) Topic(ctx context.Context, name string) (mirror.Topic, error) {
+	if err := d.usable(); err != nil {
+		return mirror.Topic{}, err
+	}
+	bounded, stop := d.cfg.bounded(ctx)
+	defer stop()
+	if err := d.meta.caughtUp(bounded); err != nil {
+		return mirror.Topic{}, err
+	}
+	t, ok := d.topic(name)
+	if !ok {
+		return t, fmt.Errorf("kraft: topic %s: %w at the destination", name, mirror.ErrUnknownTopic)
+	}
+	return t, nil
+}
+
+func (d *Destination) topic(name string) (t mirror.Topic, ok bool) {
+	d.meta.look(func(im *clustermetadata.Image) {
+		var n int
+		t.Name = name
+		t.ID, n, ok = im.Topic(name)
+		t.Partitions = int32(n)
+	})
+	return t, ok
+}
+
+// watchRegistration gives everything up when the registration is lost.
+func (d *Destination) watchRegistration(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-d.membership.lost:
+	}
+	for _, l := range d.all() {
+		l.log.Resign()
+	}
+}
+
+func (d *Destination) all() []*Log {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	logs := make([]*Log, 0, len(d.logs))
+	for _, l := range d.logs {
+		logs = append(logs, l)
+	}
+	return logs
+}
+
+// follow brings the logs in line with what the metadata shows.
+func (d *Destination) follow(changes []clustermetadata.Change) {
+	for _, c := range changes {
+		switch c.Kind {
+		case clustermetadata.PartitionChanged:
+			p := c.After
+			if p.Topic == "" {
+				p = c.Before
+			}
+			if l := d.known(mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}); l != nil {
+				l.metadataChanged(c)
+			}
+		case clustermetadata.ConfigChanged:
+			switch {
+			case c.Resource == clustermetadata.TopicResource:
+				d.limits.forget(c.Name)
+			default:
+				d.limits.forget("")
+			}
+			if c.Resource == clustermetadata.TopicResource && (c.Key == uncleanElection || c.Key == minInSync) {
+				d.configChanged(c.Name)
+			}
+		case clustermetadata.BrokerChanged:
+			for _, l := range d.all() {
+				l.followersChanged()
+			}
+		}
+	}
+}
+
+func (d *Destination) known(tp mirror.TopicPartition) *Log {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.logs[tp]
+}
+
+// configChanged tells of a setting that endangers the partitions of a topic.
+func (d *Destination) configChanged(topic string) {
+	var reason string
+	d.meta.look(func(im *clustermetadata.Image) { reason = unsafeConfig(im, topic) })
+	for _, l := range d.all() {
+		if l.tp.Topic == topic {
+			l.setUnsafe(reason)
+		}
+	}
+}
+
+// Close ends everything that this process does in the cluster, and waits for nobody. The registration stays: the controllers fence it when its session ends, the partitions that it
+// leads have no leader then, and a process that comes under the same node id goes on with them. See Leave.
+func (d *Destination) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.mu.Unlock()
+	d.stop()
+	for _, l := range d.all() {
+		l.log.Resign()
+	}
+	if d.server != nil {
+		ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
+		_ = d.server.Close(ctx)
+		stop()
+	}
+	for _, c := range []*kraftclient.Client{d.client, d.beats} {
+		if c != nil {
+			c.Close()
+		}
+	}
+	if d.producers != nil {
+		d.producers.close()
+	}
+	d.wg.Wait()
+	if d.identity != nil {
+		d.identity.close()
+	}
+	return nil
+}
+
+// Leave ends the registration: it is for a process that leads nothing any more. While it leads something it refuses and names it. Afterwards nothing in the cluster tells of it.
+func (d *Destination) Leave(ctx context.Context) error {
+	if err := d.usable(); err != nil {
+		return err
+	}
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return err
+	}
+	var held []string
+	d.meta.look(func(im *clustermetadata.Image) {
+		for _, p := range im.PartitionsOf(d.cfg.NodeID) {
+			held = append(held, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
+		}
+	})
+	if len(held) > 0 {
+		return fmt.Errorf("kraft: broker %d still has %d partitions (%s); stop or delete their topics first", d.cfg.NodeID, len(held), shortList(held))
+	}
+	d.membership.mu.Lock()
+	d.membership.leaving = true
+	d.membership.mu.Unlock()
+	req := kmsg.NewPtrUnregisterBrokerRequest()
+	req.BrokerID = d.cfg.NodeID
+	bounded, stop := d.cfg.bounded(ctx)
+	defer stop()
+	resp, err := d.client.Controller(bounded, req)
+	if err != nil {
+		return fmt.Errorf("kraft: unregistering broker %d: %w", d.cfg.NodeID, err)
+	}
+	r := resp.(*kmsg.UnregisterBrokerResponse)
+	if err := kerr.ErrorForCode(r.ErrorCode); err != nil && !errors.Is(err, kerr.BrokerIDNotRegistered) {
+		return fmt.Errorf("kraft: unregistering broker %d: %w%s", d.cfg.NodeID, err, said(r.ErrorMessage))
+	}
+	d.identity.forget()
+	return d.Close()
+}
+
+func shortList(names []string) string {
+	const most = 5
+	s := ""
+	for i, n := range names {
+		if i == most {
+			return s + fmt.Sprintf(" and %d more", len(names)-most)
+		}
+		if i > 0 {
+			s += ", "
+		}
+		s += n
+	}
+	return s
+}

@@ -1,0 +1,77 @@
+package kraft
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// gather sends what many partitions ask at the same time with few requests: while one request is under way the next questions wait and then go together.
+type gather[Q, A any] struct {
+	// send asks all at once. It returns as many answers as questions, or an error for all of them. It is called by one goroutine at a time.
+	send  func(context.Context, []Q) ([]A, error)
+	most  int           // questions in one request
+	bound time.Duration // of one send
+
+	mu    sync.Mutex
+	queue []*asked[Q, A]
+	busy  bool
+	sent  int // requests so far
+}
+
+type asked[Q, A any] struct {
+	question Q
+	answer   A
+	err      error
+	done     chan struct{}
+}
+
+// do asks one question. When ctx ends first, the question may still be asked.
+func (g *gather[Q, A]) do(ctx context.Context, q Q) (A, error) {
+	it := &asked[Q, A]{question: q, done: make(chan struct{})}
+	g.mu.Lock()
+	g.queue = append(g.queue, it)
+	if !g.busy {
+		g.busy = true
+		go g.run()
+	}
+	g.mu.Unlock()
+	select {
+	case <-it.done:
+		return it.answer, it.err
+	case <-ctx.Done():
+		var none A
+		return none, ctx.Err()
+	}
+}
+
+// run sends until nothing is left to send.
+func (g *gather[Q, A]) run() {
+	for {
+		g.mu.Lock()
+		n := min(len(g.queue), g.most)
+		if n == 0 {
+			g.busy = false
+			g.mu.Unlock()
+			return
+		}
+		items := g.queue[:n:n]
+		g.queue = g.queue[n:]
+		g.sent++
+		g.mu.Unlock()
+		questions := make([]Q, n)
+		for i, it := range items {
+			questions[i] = it.question
+		}
+		ctx, stop := context.WithTimeout(context.Background(), g.bound)
+		answers, err := g.send(ctx, questions)
+		stop()
+		for i, it := range items {
+			if err == nil {
+				it.answer = answers[i]
+			}
+			it.err = err
+			close(it.done)
+		}
+	}
+}

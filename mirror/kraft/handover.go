@@ -1,0 +1,208 @@
+package kraft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// The hand-over makes a stock broker the leader in one step. The reassignment to the stock replicas stays pending, because none of them is in sync. Then one AlterPartition names this
+// process and every live follower that has the whole log as in sync: that completes the reassignment, so the controllers elect one of them and take this process out, all in one
+// record. Until it is there the partition is closed and led by this process; with it, it is open. A replica that is dead or late stays a replica and catches up from the new leader.
+
+// Open hands the partition over to the stock brokers that have all of it. It needs one of them.
+func (l *Log) Open(ctx context.Context) error {
+	d := l.d
+	if err := d.usable(); err != nil {
+		return err
+	}
+	if err := d.barrier.share(ctx); err != nil {
+		return d.errorf(l.tp, "hand-over: leader epochs are being raised: %w", err)
+	}
+	defer d.barrier.unshare()
+	l.work.Lock()
+	defer l.work.Unlock()
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return err
+	}
+	p, err := d.partition(l.tp)
+	if err != nil {
+		return err
+	}
+	if p.Leader == d.cfg.NodeID {
+		if err := l.handOver(ctx, p); err != nil {
+			return err
+		}
+		d.notice(Event{Kind: HandedOver, Partition: l.tp, Text: fmt.Sprintf("brokers %v hold all of it, up to %d", l.openTo(), l.log.End())})
+	} else if err := l.stepOut(ctx, p); err != nil {
+		return err
+	}
+	if err := d.putBack(ctx, l.tp.Topic); err != nil {
+		// Clients write already; what is left is settings, and tidyUp goes on with them.
+		d.notice(Event{Kind: Trouble, Partition: l.tp, Err: err, Text: "settings of the topic are not put back yet; it is tried again"})
+	}
+	return l.refresh(ctx)
+}
+
+// openTo are the in-sync replicas of an open partition.
+func (l *Log) openTo() []int32 {
+	p, _ := l.d.partition(l.tp)
+	return p.ISR
+}
+
+func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
+	d := l.d
+	if l.log.Held() {
+		return d.errorf(l.tp, "hand-over: what this partition's log holds is not known yet")
+	}
+	stock := without(target(p), d.cfg.NodeID)
+	if len(stock) == 0 {
+		return d.errorf(l.tp, "hand-over: no stock broker has a copy; start brokers and wait until the copy has followers")
+	}
+	ready, late := l.caughtUp(p)
+	if len(ready) == 0 {
+		return d.errorf(l.tp, "hand-over: no live broker has everything up to %d; %s", l.log.End(), late)
+	}
+	l.setOpening(true)
+	defer l.setOpening(false)
+	if err := d.setReplicas(ctx, l.tp, stock); err != nil {
+		return err
+	}
+	if err := d.setISR(ctx, l.tp, append([]int32{d.cfg.NodeID}, ready...), func(p clustermetadata.Partition) bool {
+		return p.Leader >= 0 && p.Leader != d.cfg.NodeID && !slices.Contains(p.Replicas, d.cfg.NodeID)
+	}); err != nil {
+		return err
+	}
+	l.given()
+	return nil
+}
+
+// caughtUp are the live stock replicas that have the whole log, in the order in which they are to lead, and a text about the others.
+func (l *Log) caughtUp(p clustermetadata.Partition) (ready []int32, others string) {
+	end, now := l.log.End(), time.Now()
+	positions := map[int32]string{}
+	full := map[int32]bool{}
+	for _, f := range l.log.Followers() {
+		positions[f.Broker] = fmt.Sprintf("broker %d is at %d, seen %s ago", f.Broker, f.Position, now.Sub(f.Seen).Round(time.Millisecond))
+		full[f.Broker] = f.Position >= end && f.Truncated
+	}
+	live := l.d.liveBrokers()
+	for _, id := range target(p) {
+		switch {
+		case id == l.d.cfg.NodeID:
+		case slices.Contains(live, id) && full[id]:
+			ready = append(ready, id)
+		case !slices.Contains(live, id):
+			others += fmt.Sprintf("broker %d is not alive; ", id)
+		case positions[id] != "":
+			others += positions[id] + "; "
+		default:
+			others += fmt.Sprintf("broker %d has not asked for it; ", id)
+		}
+	}
+	return ready, others
+}
+
+// stepOut takes this process out of the replicas of a partition that a stock broker leads: after a take-over that was not finished.
+func (l *Log) stepOut(ctx context.Context, p clustermetadata.Partition) error {
+	d := l.d
+	if p.Leader < 0 && (slices.Contains(p.ISR, d.cfg.NodeID) || slices.Contains(p.ELR, d.cfg.NodeID)) {
+		return d.errorf(l.tp, "hand-over: it has no leader in this moment; this process is being let in by the controllers")
+	}
+	if !slices.Contains(target(p), d.cfg.NodeID) {
+		return nil
+	}
+	stock := without(target(p), d.cfg.NodeID)
+	if len(stock) == 0 {
+		return d.errorf(l.tp, "hand-over: no stock broker is among its replicas")
+	}
+	if err := d.setReplicas(ctx, l.tp, stock); err != nil {
+		return err
+	}
+	return d.meta.wait(ctx, fmt.Sprintf("this process to leave %s-%d", l.tp.Topic, l.tp.Partition), func(im *clustermetadata.Image) bool {
+		now, ok := im.Partition(l.tp.Topic, l.tp.Partition)
+		return !ok || !slices.Contains(now.Replicas, d.cfg.NodeID)
+	})
+}
+
+func without(ids []int32, id int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(ids), func(x int32) bool { return x == id })
+}
+
+// putBack gives a topic its own settings back when this process has none of its partitions any more.
+func (d *Destination) putBack(ctx context.Context, topic string) error {
+	lock := d.settingsLock(topic)
+	lock.Lock()
+	defer lock.Unlock()
+	t, ok := d.topic(topic)
+	if !ok || d.settingsInUse(topic) {
+		return nil
+	}
+	for p := range t.Partitions {
+		if now, err := d.partition(mirror.TopicPartition{Topic: topic, Partition: p}); err == nil && slices.Contains(now.Replicas, d.cfg.NodeID) {
+			return nil
+		}
+	}
+	m, err := d.remembered.of(ctx, topic, t.ID)
+	if err != nil || m.Configs == nil {
+		return err
+	}
+	answer, err := d.requests.configs.do(ctx, configChange{topic, m.Configs})
+	if err = errors.Join(err, answer); err != nil {
+		return err
+	}
+	if err := d.meta.wait(ctx, "the settings of topic "+topic, func(im *clustermetadata.Image) bool {
+		for name, want := range m.Configs {
+			v, set := im.Config(clustermetadata.TopicResource, topic, name)
+			if set != (want != nil) || set && v != *want {
+				return false
+			}
+		}
+		return true
+	}); err != nil {
+		return err
+	}
+	return d.remembered.change(ctx, topic, t.ID, func(m *memory) { m.Configs, m.Unconfirmed = nil, nil })
+}
+
+// tidyUp finishes what a crash left behind: settings that were not put back, partitions whose content was not known.
+func (d *Destination) tidyUp(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
+		}
+		bounded, stop := d.cfg.bounded(ctx)
+		d.tidyOnce(bounded)
+		stop()
+	}
+}
+
+func (d *Destination) tidyOnce(ctx context.Context) {
+	all, err := d.remembered.all(ctx)
+	if err != nil {
+		d.notice(Event{Kind: Trouble, Err: err, Text: "what is to be put back cannot be read; it is tried again"})
+		return
+	}
+	for topic, m := range all {
+		t, ok := d.topic(topic)
+		switch {
+		case !ok || t.ID != m.TopicID: // deleted: nothing is left to put back
+			err = d.remembered.change(ctx, topic, m.TopicID, func(m *memory) { m.Configs, m.Unconfirmed = nil, nil })
+		case m.Configs != nil:
+			err = d.putBack(ctx, topic)
+		}
+		if err != nil && ctx.Err() == nil {
+			d.notice(Event{Kind: Trouble, Err: err, Text: "settings of topic " + topic + " are not put back yet; it is tried again"})
+		}
+	}
+	for _, l := range d.all() {
+		l.confirmTruncation(ctx)
+	}
+}

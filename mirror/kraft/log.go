@@ -1,0 +1,453 @@
+package kraft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/leaderlog"
+	"github.com/clustermirror/clustermirror/internal/replicareader"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// Log is one partition. While this process leads it, its bytes are in the stock brokers that follow, and a window of the newest in memory. While a stock broker leads it, Start, End
+// and Replicated are as that broker said last.
+type Log struct {
+	d  *Destination
+	tp mirror.TopicPartition
+	id mirror.TopicID
+
+	log  *leaderlog.Log // what followers are served from
+	work sync.Mutex     // creation, take-over, hand-over, regaining: one at a time
+
+	mu      sync.Mutex
+	ours    bool               // its content is known and it is led here
+	opening bool               // a stock leader is what we are working for
+	unsafe  string             // why nothing may be appended now, "" if it may
+	gone    error              // the topic was deleted
+	outside replicareader.Ends // of a log that is not ours
+	epoch   int32              // the partition's leader epoch, as the metadata has it
+}
+
+var (
+	_ mirror.Log               = (*Log)(nil)
+	_ mirror.ProducerIDSettler = (*Log)(nil)
+	_ mirror.Recoverer         = (*Log)(nil)
+)
+
+// OpenLog returns the log of one partition.
+func (d *Destination) OpenLog(ctx context.Context, tp mirror.TopicPartition) (mirror.Log, error) {
+	if err := d.usable(); err != nil {
+		return nil, err
+	}
+	p, err := d.partition(tp)
+	if err != nil {
+		return nil, err
+	}
+	l := d.log(tp)
+	if l == nil {
+		return nil, d.errorf(tp, "%w at the destination", mirror.ErrUnknownTopic)
+	}
+	l.mu.Lock()
+	known := l.ours || l.outside.End > 0
+	l.mu.Unlock()
+	if known {
+		return l, nil
+	}
+	if p.Leader == d.cfg.NodeID {
+		l.work.Lock()
+		defer l.work.Unlock()
+		if err := l.regain(ctx); err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
+	return l, l.refresh(ctx)
+}
+
+// log is the Log of a partition that the metadata knows; nil if it does not. One of a topic that was deleted and made again is another one.
+func (d *Destination) log(tp mirror.TopicPartition) *Log {
+	p, err := d.partition(tp)
+	if err != nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.logs[tp]; l != nil && l.id == p.TopicID {
+		return l
+	}
+	l := &Log{d: d, tp: tp, id: p.TopicID, epoch: p.LeaderEpoch}
+	l.log = leaderlog.New(leaderlog.Options{Topic: tp.Topic, Partition: tp.Partition, Back: l, Memory: d.memory, Now: time.Now})
+	d.logs[tp] = l
+	return l
+}
+
+// begin takes what the log holds and serves it.
+func (l *Log) begin(p clustermetadata.Partition, found leaderlog.Found) {
+	l.log.Begin(found)
+	l.setFollowers(p)
+	l.log.Lead(p.LeaderEpoch)
+	l.log.Release()
+	l.mu.Lock()
+	l.ours, l.epoch = true, p.LeaderEpoch
+	l.mu.Unlock()
+}
+
+// given says that a stock broker leads the partition now, by our doing.
+func (l *Log) given() {
+	l.mu.Lock()
+	l.ours = false
+	l.outside = replicareader.Ends{Start: l.log.Start(), End: l.log.End(), LastStable: l.log.End()}
+	l.mu.Unlock()
+	l.log.Resign()
+	l.log.Hold()
+	l.log.Begin(leaderlog.Found{}) // frees the memory
+}
+
+func (l *Log) setFollowers(p clustermetadata.Partition) {
+	ids := without(p.Replicas, l.d.cfg.NodeID)
+	live := l.d.liveBrokers()
+	l.log.SetFollowers(ids, slices.DeleteFunc(slices.Clone(live), func(id int32) bool { return !slices.Contains(ids, id) }), l.d.cfg.MinInSyncReplicas)
+}
+
+func (l *Log) followersChanged() {
+	l.mu.Lock()
+	ours := l.ours
+	l.mu.Unlock()
+	if p, err := l.d.partition(l.tp); err == nil && ours {
+		l.setFollowers(p)
+	}
+}
+
+// metadataChanged takes a change of the partition. It is called in the order of the metadata log and must not wait.
+func (l *Log) metadataChanged(c clustermetadata.Change) {
+	d, now, before := l.d, c.After, c.Before
+	if now.Topic == "" || now.TopicID != l.id {
+		l.mu.Lock()
+		first := l.gone == nil
+		l.gone = d.errorf(l.tp, "the topic was deleted at the destination (%w); delete it in the mirror too, or start it again to copy it anew", mirror.ErrUnknownTopic)
+		l.ours = false
+		err := l.gone
+		l.mu.Unlock()
+		l.log.Resign()
+		if first {
+			d.notice(Event{Kind: TopicGone, Partition: l.tp, Err: err, Text: err.Error()})
+		}
+		d.mu.Lock()
+		if d.logs[l.tp] == l {
+			delete(d.logs, l.tp)
+		}
+		d.mu.Unlock()
+		return
+	}
+	l.mu.Lock()
+	ours, opening := l.ours, l.opening
+	l.epoch = now.LeaderEpoch
+	stock := now.Leader >= 0 && now.Leader != d.cfg.NodeID
+	if stock {
+		l.ours = false
+	}
+	l.mu.Unlock()
+	switch {
+	case now.Leader == d.cfg.NodeID && ours:
+		l.log.Lead(now.LeaderEpoch)
+		if !slices.Equal(now.Replicas, before.Replicas) {
+			l.setFollowers(now)
+		}
+	case stock:
+		l.log.Resign()
+	}
+	if ours && stock && !opening {
+		err := d.errorf(l.tp, "broker %d leads it although it was not stopped (leader epoch %d): clients may write into the copy. Its log is not taken back: stop the topic, look at what was written, and start it again", now.Leader, now.LeaderEpoch)
+		d.notice(Event{Kind: Violation, Partition: l.tp, Err: err, Text: err.Error()})
+	}
+	if ours && !opening && !stock && l.work.TryLock() { // not one of our own procedures
+		l.work.Unlock()
+		if !slices.Equal(now.Replicas, before.Replicas) || !slices.Equal(now.Adding, before.Adding) || !slices.Equal(now.Removing, before.Removing) {
+			d.notice(Event{Kind: ShapeChanged, Partition: l.tp, Text: fmt.Sprintf("somebody changed its replicas: %v (adding %v, removing %v), before %v (adding %v, removing %v). Copies on brokers that were taken out are deleted by their brokers",
+				now.Replicas, now.Adding, now.Removing, before.Replicas, before.Adding, before.Removing)})
+		}
+	}
+}
+
+func (l *Log) setOpening(is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.opening = is
+}
+
+func (l *Log) setUnsafe(reason string) {
+	l.mu.Lock()
+	news := l.ours && reason != "" && reason != l.unsafe && !l.opening
+	l.unsafe = reason
+	l.mu.Unlock()
+	if news {
+		l.d.notice(Event{Kind: Unsafe, Partition: l.tp, Text: reason})
+	}
+}
+
+// mine is why this process may not change the log, nil if it may.
+func (l *Log) mine(what string) error {
+	if err := l.d.usable(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.gone != nil:
+		return l.gone
+	case !l.ours:
+		return l.d.errorf(l.tp, "%s: this process does not lead it: %w", what, mirror.ErrFenced)
+	}
+	return nil
+}
+
+// known is mapped to what mirror.Log promises.
+func known(err error) error {
+	for own, theirs := range map[error]error{
+		leaderlog.ErrFenced: mirror.ErrFenced, leaderlog.ErrOutOfOrder: mirror.ErrOutOfOrder, leaderlog.ErrOffsetOutOfRange: mirror.ErrOffsetOutOfRange,
+	} {
+		if errors.Is(err, own) {
+			return fmt.Errorf("kraft: %w (%w)", err, theirs)
+		}
+	}
+	return err
+}
+
+// Start is the log start offset.
+func (l *Log) Start() int64 { s, _, _ := l.ends(); return s }
+
+// End is where the next batch goes.
+func (l *Log) End() int64 { _, e, _ := l.ends(); return e }
+
+// Replicated is below which MinInSyncReplicas followers have the log, or as many as live.
+func (l *Log) Replicated() int64 { _, _, r := l.ends(); return r }
+
+func (l *Log) ends() (start, end, replicated int64) {
+	l.mu.Lock()
+	ours, outside := l.ours, l.outside
+	l.mu.Unlock()
+	if ours {
+		return l.log.Start(), l.log.End(), l.log.Replicated()
+	}
+	return outside.Start, outside.End, outside.End
+}
+
+// LeaderEpoch is the partition's leader epoch.
+func (l *Log) LeaderEpoch() int32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epoch
+}
+
+// Append adds batches to what followers copy. It first moves the cluster's producer ids above those in the batches, so that no producer of the cluster is ever given one of them.
+func (l *Log) Append(ctx context.Context, leaderEpoch int32, batches []byte) error {
+	if err := l.mine("append"); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	unsafe := l.unsafe
+	l.mu.Unlock()
+	if unsafe != "" {
+		return l.d.errorf(l.tp, "%s", unsafe)
+	}
+	highest, largest, at := int64(-1), 0, int64(-1)
+	for h := range batch.All(batches) {
+		highest = max(highest, h.ProducerID)
+		if h.Size() > largest {
+			largest, at = h.Size(), h.BaseOffset
+		}
+	}
+	if err := l.fits(ctx, largest, at); err != nil {
+		return err
+	}
+	if err := l.d.producers.raise(ctx, highest); err != nil {
+		return l.d.errorf(l.tp, "%w", err)
+	}
+	return known(l.log.Append(ctx, leaderEpoch, batches))
+}
+
+// Read returns whole batches: from memory, from a follower, or from the stock broker that leads.
+func (l *Log) Read(ctx context.Context, from int64, max int) ([]byte, error) {
+	l.mu.Lock()
+	ours := l.ours
+	l.mu.Unlock()
+	if ours {
+		b, err := l.log.Read(ctx, from, max)
+		return b, known(err)
+	}
+	p, err := l.d.partition(l.tp)
+	if err != nil {
+		return nil, err
+	}
+	if p.Leader < 0 || p.Leader == l.d.cfg.NodeID {
+		return nil, l.d.errorf(l.tp, "read at %d: no broker leads it now", from)
+	}
+	b, err := l.d.reader.Read(ctx, p.Leader, l.target(), from, max)
+	if beyond := (*replicareader.RangeError)(nil); errors.As(err, &beyond) {
+		return nil, l.d.errorf(l.tp, "read at %d: %w (%w)", from, err, mirror.ErrOffsetOutOfRange)
+	}
+	return b, err
+}
+
+func (l *Log) target() replicareader.Target {
+	return replicareader.Target{Topic: l.tp.Topic, ID: l.id, Partition: l.tp.Partition}
+}
+
+// ReadBack reads what is no longer in memory from a follower that has it.
+func (l *Log) ReadBack(ctx context.Context, from int64, max int, holders []int32) ([]byte, error) {
+	live := l.d.liveBrokers()
+	err := l.d.errorf(l.tp, "read at %d: no live broker has it (holders %v, alive %v)", from, holders, live)
+	for _, id := range holders {
+		if !slices.Contains(live, id) {
+			continue
+		}
+		var b []byte
+		if b, err = l.d.reader.Read(ctx, id, l.target(), from, max); err == nil {
+			return b, nil
+		}
+	}
+	return nil, err
+}
+
+// TruncateTo cuts the log. Which replicas may still hold what is cut is remembered before that, so that after a crash none of them is taken for the log beyond the cut.
+func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
+	if err := l.mine("truncate"); err != nil {
+		return 0, err
+	}
+	if offset < l.log.End() {
+		if err := l.rememberTruncation(ctx, offset); err != nil {
+			return 0, err
+		}
+	}
+	end, err := l.log.TruncateTo(ctx, offset)
+	return end, known(err)
+}
+
+// ResetTo drops everything.
+func (l *Log) ResetTo(ctx context.Context, start int64) error {
+	if err := l.mine("reset"); err != nil {
+		return err
+	}
+	if l.log.Start() != l.log.End() {
+		if err := l.rememberTruncation(ctx, min(start, l.log.Start())); err != nil {
+			return err
+		}
+	}
+	return known(l.log.ResetTo(start))
+}
+
+// RaiseStart moves the log start; followers raise theirs when they hear of it.
+func (l *Log) RaiseStart(ctx context.Context, start int64) error {
+	if err := l.mine("raise the start of"); err != nil {
+		return err
+	}
+	return known(l.log.RaiseStart(start))
+}
+
+// AwaitReplicated waits until enough followers have the log up to offset.
+func (l *Log) AwaitReplicated(ctx context.Context, offset int64) error {
+	if _, _, replicated := l.ends(); replicated >= offset {
+		return nil
+	}
+	if err := l.mine("wait for the replicas of"); err != nil {
+		return err
+	}
+	if err := l.log.AwaitReplicated(ctx, offset); err != nil {
+		return l.d.errorf(l.tp, "%w; %s", known(err), l.lateness())
+	}
+	return nil
+}
+
+// lateness says who has how much.
+func (l *Log) lateness() string {
+	p, err := l.d.partition(l.tp)
+	if err != nil {
+		return ""
+	}
+	ready, others := l.caughtUp(p)
+	return fmt.Sprintf("brokers %v have everything up to %d; %s", ready, l.log.End(), others)
+}
+
+// AwaitTruncated waits until the live followers have truncated as this log was.
+func (l *Log) AwaitTruncated(ctx context.Context) error {
+	if err := l.mine("wait for the truncation of"); err != nil {
+		return err
+	}
+	if err := l.log.AwaitTruncated(ctx); err != nil {
+		return l.d.errorf(l.tp, "%w; %s", known(err), l.lateness())
+	}
+	l.confirmTruncation(ctx)
+	return nil
+}
+
+// Owner says who leads the partition, as the cluster's metadata has it.
+func (l *Log) Owner(ctx context.Context) (mirror.Ownership, int32, error) {
+	d := l.d
+	if err := d.usable(); err != nil {
+		return mirror.OwnerForeign, l.LeaderEpoch(), err
+	}
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return mirror.OwnerForeign, l.LeaderEpoch(), err
+	}
+	l.mu.Lock()
+	gone := l.gone
+	l.mu.Unlock()
+	if gone != nil {
+		return mirror.OwnerForeign, l.LeaderEpoch(), gone
+	}
+	p, err := d.partition(l.tp)
+	if err != nil {
+		return mirror.OwnerForeign, l.LeaderEpoch(), err
+	}
+	switch {
+	case p.Leader == d.cfg.NodeID:
+		l.work.Lock()
+		defer l.work.Unlock()
+		if l.mine("") != nil || l.log.Held() {
+			if err := l.regain(ctx); err != nil {
+				return mirror.OwnerForeign, p.LeaderEpoch, err
+			}
+		}
+		return mirror.OwnerOurs, l.LeaderEpoch(), nil
+	case slices.Contains(d.cfg.Peers, p.Leader):
+		return mirror.OwnerForeign, p.LeaderEpoch, nil
+	case p.Leader < 0 && (slices.Contains(p.ISR, d.cfg.NodeID) || slices.Contains(p.ELR, d.cfg.NodeID) || slices.Contains(p.LastKnownELR, d.cfg.NodeID)):
+		return mirror.OwnerForeign, p.LeaderEpoch, d.errorf(l.tp, "it has no leader in this moment; this process is being let in by the controllers")
+	case p.Leader < 0:
+		return mirror.OwnerOpen, p.LeaderEpoch, d.errorf(l.tp, "it has no leader; start the brokers %v", p.Replicas)
+	}
+	return mirror.OwnerOpen, p.LeaderEpoch, l.refresh(ctx)
+}
+
+// refresh asks the stock leader where its log starts and ends.
+func (l *Log) refresh(ctx context.Context) error {
+	p, err := l.d.partition(l.tp)
+	if err != nil {
+		return err
+	}
+	if p.Leader < 0 || p.Leader == l.d.cfg.NodeID {
+		return nil
+	}
+	e, err := l.d.ends.do(ctx, endsQuestion{p.Leader, l.target()})
+	if err = errors.Join(err, e.Err); err != nil {
+		return l.d.errorf(l.tp, "asking its leader %d where it ends: %w", p.Leader, err)
+	}
+	l.mu.Lock()
+	l.outside = e
+	l.mu.Unlock()
+	return nil
+}
+
+// SettleProducerIDs returns when no broker of the cluster will give out an id up to highest.
+func (l *Log) SettleProducerIDs(ctx context.Context, highest int64) error {
+	if err := l.d.producers.settle(ctx, highest); err != nil {
+		return l.d.errorf(l.tp, "%w", err)
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package kraft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/kraftclient"
+)
+
+// metadata follows __cluster_metadata as an observer (KIP-595): replica id −1, so the quorum does not know of it. Everything that this package believes of the cluster comes from
+// here: leaders, partition epochs, in-sync replicas, configs, who is registered. An answer to a request of ours says only whether it was accepted.
+type metadata struct {
+	client      *kraftclient.Client
+	controllers int
+	onChange    func([]clustermetadata.Change) // called in order, without the lock, before waiters are woken
+
+	mu      sync.Mutex
+	image   *clustermetadata.Image
+	high    int64         // high watermark as last told
+	seen    time.Time     // of the last answer
+	changed chan struct{} // closed and replaced at every change
+	trouble error         // why nothing comes, nil if it does
+	dead    error         // the image cannot be relied on any more
+}
+
+const (
+	metadataTopic    = "__cluster_metadata"
+	metadataMaxBytes = 8 << 20
+	metadataWait     = 500 * time.Millisecond
+)
+
+// metadataTopicID is the id of __cluster_metadata (Kafka: Uuid.METADATA_TOPIC_ID).
+var metadataTopicID = [16]byte{15: 1}
+
+func newMetadata(client *kraftclient.Client, controllers int, onChange func([]clustermetadata.Change)) *metadata {
+	return &metadata{client: client, controllers: controllers, onChange: onChange, image: clustermetadata.New(), changed: make(chan struct{})}
+}
+
+// run follows the log until ctx ends or a record cannot be understood.
+func (m *metadata) run(ctx context.Context) {
+	at, epoch := 0, int32(0)
+	for ctx.Err() == nil {
+		next, err := m.fetch(ctx, at, &epoch)
+		at = next
+		m.mu.Lock()
+		m.trouble = err
+		dead := m.dead
+		m.mu.Unlock()
+		if dead != nil {
+			m.wake()
+			return
+		}
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// fetch asks controller at once, and says which one to ask next.
+func (m *metadata) fetch(ctx context.Context, at int, epoch *int32) (int, error) {
+	m.mu.Lock()
+	offset, lastEpoch := m.image.Next(), m.image.LastEpoch()
+	m.mu.Unlock()
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID, req.ReplicaState.ID = -1, -1
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(metadataWait/time.Millisecond), 1, metadataMaxBytes
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic, t.TopicID = metadataTopic, metadataTopicID
+	p := kmsg.NewFetchRequestTopicPartition()
+	p.CurrentLeaderEpoch, p.FetchOffset, p.LastFetchedEpoch, p.PartitionMaxBytes = *epoch, offset, lastEpoch, metadataMaxBytes
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+
+	other := (at + 1) % m.controllers
+	bounded, stop := context.WithTimeout(ctx, 5*time.Second)
+	resp, err := m.client.At(bounded, at, req)
+	stop()
+	if err != nil {
+		return other, fmt.Errorf("following the cluster's metadata: %w", err)
+	}
+	r := resp.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+		return other, fmt.Errorf("following the cluster's metadata: %w", err)
+	}
+	if len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
+		return other, errors.New("following the cluster's metadata: the controller answered without the partition that was asked for")
+	}
+	a := &r.Topics[0].Partitions[0]
+	switch a.ErrorCode {
+	case 0:
+	case kerr.FencedLeaderEpoch.Code, kerr.UnknownLeaderEpoch.Code:
+		if a.CurrentLeader.LeaderEpoch != *epoch && a.CurrentLeader.LeaderEpoch >= 0 {
+			*epoch = a.CurrentLeader.LeaderEpoch
+			return at, nil
+		}
+		return other, kerr.ErrorForCode(a.ErrorCode)
+	default:
+		if a.CurrentLeader.LeaderEpoch > *epoch {
+			*epoch = a.CurrentLeader.LeaderEpoch
+		}
+		return other, fmt.Errorf("following the cluster's metadata: %w", kerr.ErrorForCode(a.ErrorCode))
+	}
+	switch {
+	case a.SnapshotID.EndOffset >= 0:
+		return at, m.snapshot(ctx, at, *epoch, a.SnapshotID.EndOffset, a.SnapshotID.Epoch)
+	case a.DivergingEpoch.EndOffset >= 0:
+		// What was applied lay below the high watermark, so this cannot be: the cluster was restored from an older state.
+		m.die(fmt.Errorf("the cluster's metadata log parts from what this process has applied: at %d, epoch %d; it was restored or replaced. Start this process anew", a.DivergingEpoch.EndOffset, a.DivergingEpoch.Epoch))
+		return at, nil
+	}
+	m.apply(committed(a.RecordBatches, a.HighWatermark), a.HighWatermark)
+	return at, nil
+}
+
+// committed is what of the batches lies below the high watermark.
+func committed(b []byte, high int64) []byte {
+	n := 0
+	for n < len(b) {
+		h, size, err := batch.Next(b[n:])
+		if err != nil || h.NextOffset() > high {
+			break
+		}
+		n += size
+	}
+	return b[:n]
+}
+
+func (m *metadata) apply(b []byte, high int64) {
+	m.mu.Lock()
+	changes, err := m.image.Apply(b)
+	m.high, m.seen = high, time.Now()
+	m.mu.Unlock()
+	if err != nil {
+		m.die(fmt.Errorf("the cluster's metadata cannot be understood: %w", err))
+		return
+	}
+	m.tell(changes, len(b) > 0)
+}
+
+func (m *metadata) tell(changes []clustermetadata.Change, news bool) {
+	if len(changes) > 0 {
+		m.onChange(changes)
+	}
+	if news {
+		m.wake()
+	}
+}
+
+func (m *metadata) wake() {
+	m.mu.Lock()
+	close(m.changed)
+	m.changed = make(chan struct{})
+	m.mu.Unlock()
+}
+
+func (m *metadata) die(err error) {
+	m.mu.Lock()
+	m.dead = err
+	m.mu.Unlock()
+}
+
+// snapshot replaces the image by a snapshot's (KIP-630).
+func (m *metadata) snapshot(ctx context.Context, at int, epoch int32, end int64, endEpoch int32) error {
+	var content []byte
+	for {
+		req := kmsg.NewPtrFetchSnapshotRequest()
+		req.ReplicaID, req.MaxBytes = -1, metadataMaxBytes
+		t := kmsg.NewFetchSnapshotRequestTopic()
+		t.Topic = metadataTopic
+		p := kmsg.NewFetchSnapshotRequestTopicPartition()
+		p.CurrentLeaderEpoch, p.SnapshotID.EndOffset, p.SnapshotID.Epoch, p.Position = epoch, end, endEpoch, int64(len(content))
+		t.Partitions = append(t.Partitions, p)
+		req.Topics = append(req.Topics, t)
+		bounded, stop := context.WithTimeout(ctx, 10*time.Second)
+		resp, err := m.client.At(bounded, at, req)
+		stop()
+		if err != nil {
+			return fmt.Errorf("reading the snapshot of the cluster's metadata: %w", err)
+		}
+		r := resp.(*kmsg.FetchSnapshotResponse)
+		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+			return fmt.Errorf("reading the snapshot of the cluster's metadata: %w", err)
+		}
+		if len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
+			return errors.New("reading the snapshot of the cluster's metadata: the controller answered without it")
+		}
+		a := &r.Topics[0].Partitions[0]
+		if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
+			return fmt.Errorf("reading the snapshot of the cluster's metadata: %w", err)
+		}
+		if len(a.Bytes) == 0 && int64(len(content)) < a.Size {
+			return errors.New("reading the snapshot of the cluster's metadata: the controller sent nothing")
+		}
+		content = append(content, a.Bytes...)
+		if int64(len(content)) >= a.Size {
+			break
+		}
+	}
+	fresh := clustermetadata.New()
+	if _, err := fresh.Apply(content); err != nil {
+		m.die(fmt.Errorf("the snapshot of the cluster's metadata cannot be understood: %w", err))
+		return nil
+	}
+	m.mu.Lock()
+	changes := m.image.Replace(fresh, end, endEpoch)
+	m.seen = time.Now()
+	m.mu.Unlock()
+	m.tell(changes, true)
+	return nil
+}
+
+// look calls f with the image. f must not keep it.
+func (m *metadata) look(f func(*clustermetadata.Image)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(m.image)
+}
+
+// errMetadata: the metadata did not become as it was waited for.
+type errMetadata struct {
+	what    string
+	trouble error
+	cause   error
+}
+
+func (e *errMetadata) Error() string {
+	if e.trouble != nil {
+		return fmt.Sprintf("waiting for %s: %v (%v)", e.what, e.cause, e.trouble)
+	}
+	return fmt.Sprintf("waiting for %s: %v", e.what, e.cause)
+}
+
+func (e *errMetadata) Unwrap() error { return e.cause }
+
+// wait returns when is says so of the image; what names the wish for the error.
+func (m *metadata) wait(ctx context.Context, what string, is func(*clustermetadata.Image) bool) error {
+	for {
+		m.mu.Lock()
+		ok, changed, trouble, dead := is(m.image), m.changed, m.trouble, m.dead
+		m.mu.Unlock()
+		if dead != nil {
+			return dead
+		}
+		if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return &errMetadata{what: what, trouble: trouble, cause: ctx.Err()}
+		case <-changed:
+		}
+	}
+}
+
+// caughtUp waits until the image holds everything that was committed when the call began, as far as the controller that answers knows.
+func (m *metadata) caughtUp(ctx context.Context) error {
+	began := time.Now()
+	for {
+		m.mu.Lock()
+		ok, dead, trouble := m.seen.After(began) && m.high > 0 && m.image.Next() >= m.high, m.dead, m.trouble
+		m.mu.Unlock()
+		switch {
+		case dead != nil:
+			return dead
+		case ok:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return &errMetadata{what: "the cluster's metadata", trouble: trouble, cause: ctx.Err()}
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,380 @@
+package kraft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/kraftclient"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// requests are what this process asks of the active controller, each kind for many partitions at once. An accepted request says nothing yet about the cluster: its effect is what
+// the metadata shows afterwards.
+type requests struct {
+	cfg    *Config
+	client *kraftclient.Client
+
+	alterPartition gather[isrChange, isrAnswer]
+	reassign       gather[reassignment, error]
+	elect          gather[mirror.TopicPartition, error]
+	configs        gather[configChange, error]
+}
+
+// isrChange is one partition of an AlterPartition request.
+type isrChange struct {
+	topicID     mirror.TopicID
+	partition   int32
+	leaderEpoch int32
+	epoch       int32 // partition epoch
+	isr         []int32
+}
+
+type isrAnswer struct{ code int16 }
+
+type reassignment struct {
+	tp       mirror.TopicPartition
+	replicas []int32 // nil: cancel
+}
+
+// configChange sets or, with a nil value, takes back settings of a topic.
+type configChange struct {
+	topic  string
+	values map[string]*string
+}
+
+const (
+	mostPartitions = 1000 // in one request of ours
+	mostTopics     = 500
+)
+
+func newRequests(cfg *Config, client *kraftclient.Client, brokerEpoch func() int64) *requests {
+	r := &requests{cfg: cfg, client: client}
+	bound := cfg.RequestTimeout
+	r.alterPartition = gather[isrChange, isrAnswer]{most: mostPartitions, bound: bound, send: func(ctx context.Context, qs []isrChange) ([]isrAnswer, error) {
+		return r.sendAlterPartition(ctx, brokerEpoch(), qs)
+	}}
+	r.reassign = gather[reassignment, error]{most: mostPartitions, bound: bound, send: r.sendReassign}
+	r.elect = gather[mirror.TopicPartition, error]{most: mostPartitions, bound: bound, send: r.sendElect}
+	r.configs = gather[configChange, error]{most: mostTopics, bound: bound, send: r.sendConfigs}
+	return r
+}
+
+func (r *requests) sendAlterPartition(ctx context.Context, epoch int64, qs []isrChange) ([]isrAnswer, error) {
+	req := kmsg.NewPtrAlterPartitionRequest()
+	req.BrokerID, req.BrokerEpoch = r.cfg.NodeID, epoch
+	at := map[mirror.TopicID]int{}
+	for _, q := range qs {
+		i, ok := at[q.topicID]
+		if !ok {
+			t := kmsg.NewAlterPartitionRequestTopic()
+			t.TopicID = q.topicID
+			req.Topics = append(req.Topics, t)
+			i = len(req.Topics) - 1
+			at[q.topicID] = i
+		}
+		p := kmsg.NewAlterPartitionRequestTopicPartition()
+		p.Partition, p.LeaderEpoch, p.PartitionEpoch = q.partition, q.leaderEpoch, q.epoch
+		for _, id := range q.isr {
+			m := kmsg.NewAlterPartitionRequestTopicPartitionNewEpochISR()
+			m.BrokerID = id
+			if id == r.cfg.NodeID {
+				m.BrokerEpoch = epoch
+			}
+			p.NewEpochISR = append(p.NewEpochISR, m)
+		}
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
+	}
+	resp, err := r.client.Controller(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("changing in-sync replicas: %w", err)
+	}
+	a := resp.(*kmsg.AlterPartitionResponse)
+	if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
+		return nil, fmt.Errorf("changing in-sync replicas: %w", err)
+	}
+	type key struct {
+		id mirror.TopicID
+		p  int32
+	}
+	codes := map[key]int16{}
+	for _, t := range a.Topics {
+		for _, p := range t.Partitions {
+			codes[key{t.TopidID, p.Partition}] = p.ErrorCode
+		}
+	}
+	out := make([]isrAnswer, len(qs))
+	for i, q := range qs {
+		code, ok := codes[key{q.topicID, q.partition}]
+		if !ok {
+			code = kerr.UnknownServerError.Code
+		}
+		out[i].code = code
+	}
+	return out, nil
+}
+
+func (r *requests) sendReassign(ctx context.Context, qs []reassignment) ([]error, error) {
+	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	req.TimeoutMillis = int32(r.cfg.RequestTimeout / time.Millisecond)
+	at := map[string]int{}
+	for _, q := range qs {
+		i, ok := at[q.tp.Topic]
+		if !ok {
+			t := kmsg.NewAlterPartitionAssignmentsRequestTopic()
+			t.Topic = q.tp.Topic
+			req.Topics = append(req.Topics, t)
+			i = len(req.Topics) - 1
+			at[q.tp.Topic] = i
+		}
+		p := kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
+		p.Partition, p.Replicas = q.tp.Partition, q.replicas
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
+	}
+	resp, err := r.client.Controller(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("reassigning replicas: %w", err)
+	}
+	a := resp.(*kmsg.AlterPartitionAssignmentsResponse)
+	if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
+		return nil, fmt.Errorf("reassigning replicas: %w%s", err, said(a.ErrorMessage))
+	}
+	answers := map[mirror.TopicPartition]error{}
+	for _, t := range a.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				answers[mirror.TopicPartition{Topic: t.Topic, Partition: p.Partition}] = fmt.Errorf("reassigning replicas of %s-%d: %w%s", t.Topic, p.Partition, err, said(p.ErrorMessage))
+			}
+		}
+	}
+	out := make([]error, len(qs))
+	for i, q := range qs {
+		out[i] = answers[q.tp]
+	}
+	return out, nil
+}
+
+func (r *requests) sendElect(ctx context.Context, qs []mirror.TopicPartition) ([]error, error) {
+	req := kmsg.NewPtrElectLeadersRequest()
+	req.ElectionType, req.TimeoutMillis = 0, int32(r.cfg.RequestTimeout/time.Millisecond)
+	at := map[string]int{}
+	for _, q := range qs {
+		i, ok := at[q.Topic]
+		if !ok {
+			t := kmsg.NewElectLeadersRequestTopic()
+			t.Topic = q.Topic
+			req.Topics = append(req.Topics, t)
+			i = len(req.Topics) - 1
+			at[q.Topic] = i
+		}
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, q.Partition)
+	}
+	resp, err := r.client.Controller(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("electing the preferred leader: %w", err)
+	}
+	a := resp.(*kmsg.ElectLeadersResponse)
+	if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
+		return nil, fmt.Errorf("electing the preferred leader: %w", err)
+	}
+	answers := map[mirror.TopicPartition]error{}
+	for _, t := range a.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil && !errors.Is(err, kerr.ElectionNotNeeded) {
+				answers[mirror.TopicPartition{Topic: t.Topic, Partition: p.Partition}] = fmt.Errorf("electing the preferred leader of %s-%d: %w%s", t.Topic, p.Partition, err, said(p.ErrorMessage))
+			}
+		}
+	}
+	out := make([]error, len(qs))
+	for i, q := range qs {
+		out[i] = answers[q]
+	}
+	return out, nil
+}
+
+func (r *requests) sendConfigs(ctx context.Context, qs []configChange) ([]error, error) {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	for _, q := range qs {
+		res := kmsg.NewIncrementalAlterConfigsRequestResource()
+		res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, q.topic
+		for name, value := range q.values {
+			c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+			c.Name, c.Value, c.Op = name, value, kmsg.IncrementalAlterConfigOpSet
+			if value == nil {
+				c.Op = kmsg.IncrementalAlterConfigOpDelete
+			}
+			res.Configs = append(res.Configs, c)
+		}
+		req.Resources = append(req.Resources, res)
+	}
+	resp, err := r.client.Controller(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("changing topic settings: %w", err)
+	}
+	answers := map[string]error{}
+	for _, a := range resp.(*kmsg.IncrementalAlterConfigsResponse).Resources {
+		if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
+			answers[a.ResourceName] = fmt.Errorf("changing settings of topic %s: %w%s", a.ResourceName, err, said(a.ErrorMessage))
+		}
+	}
+	out := make([]error, len(qs))
+	for i, q := range qs {
+		out[i] = answers[q.topic]
+	}
+	return out, nil
+}
+
+// said is a broker's own words behind an error.
+func said(message *string) string {
+	if message == nil || *message == "" {
+		return ""
+	}
+	return " (" + *message + ")"
+}
+
+// createTopic creates a topic with these replicas for each partition.
+func (r *requests) createTopic(ctx context.Context, name string, assignment [][]int32, configs map[string]string) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = int32(r.cfg.RequestTimeout / time.Millisecond)
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = name, -1, -1
+	for p, replicas := range assignment {
+		a := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+		a.Partition, a.Replicas = int32(p), replicas
+		t.ReplicaAssignment = append(t.ReplicaAssignment, a)
+	}
+	for name, value := range configs {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = name, kmsg.StringPtr(value)
+		t.Configs = append(t.Configs, c)
+	}
+	req.Topics = append(req.Topics, t)
+	resp, err := r.client.Controller(ctx, req)
+	if err != nil {
+		return fmt.Errorf("creating topic %s: %w", name, err)
+	}
+	for _, a := range resp.(*kmsg.CreateTopicsResponse).Topics {
+		if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
+			return fmt.Errorf("creating topic %s: %w%s", name, err, said(a.ErrorMessage))
+		}
+	}
+	return nil
+}
+
+// createPartitions grows a topic to count partitions; assignment is of the new ones, nil: the cluster chooses.
+func (r *requests) createPartitions(ctx context.Context, name string, count int32, assignment [][]int32) error {
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	req.TimeoutMillis = int32(r.cfg.RequestTimeout / time.Millisecond)
+	t := kmsg.NewCreatePartitionsRequestTopic()
+	t.Topic, t.Count = name, count
+	for _, replicas := range assignment {
+		a := kmsg.NewCreatePartitionsRequestTopicAssignment()
+		a.Replicas = replicas
+		t.Assignment = append(t.Assignment, a)
+	}
+	req.Topics = append(req.Topics, t)
+	resp, err := r.client.Controller(ctx, req)
+	if err != nil {
+		return fmt.Errorf("adding partitions to topic %s: %w", name, err)
+	}
+	for _, a := range resp.(*kmsg.CreatePartitionsResponse).Topics {
+		if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
+			return fmt.Errorf("adding partitions to topic %s: %w%s", name, err, said(a.ErrorMessage))
+		}
+	}
+	return nil
+}
+
+// setISR makes isr the in-sync replicas of a partition that we lead, and returns when the metadata shows it, or shows that a reassignment was completed by it.
+func (d *Destination) setISR(ctx context.Context, tp mirror.TopicPartition, isr []int32, done func(clustermetadata.Partition) bool) error {
+	for {
+		p, err := d.partition(tp)
+		if err != nil {
+			return err
+		}
+		if done(p) {
+			return nil
+		}
+		if p.Leader != d.cfg.NodeID {
+			return d.errorf(tp, "its leader is %d and not this process (%d): %w", p.Leader, d.cfg.NodeID, mirror.ErrFenced)
+		}
+		a, err := d.requests.alterPartition.do(ctx, isrChange{p.TopicID, tp.Partition, p.LeaderEpoch, p.PartitionEpoch, isr})
+		if err != nil {
+			if ctx.Err() != nil || d.membership.registered() != nil {
+				return d.errorf(tp, "in-sync replicas %v: %w", isr, err)
+			}
+			if err := d.meta.caughtUp(ctx); err != nil { // it may have been done
+				return err
+			}
+			continue
+		}
+		switch err := kerr.ErrorForCode(a.code); {
+		case err == nil, errors.Is(err, kerr.NewLeaderElected):
+			if err := d.meta.wait(ctx, fmt.Sprintf("the change of %s-%d's in-sync replicas", tp.Topic, tp.Partition), func(im *clustermetadata.Image) bool {
+				now, ok := im.Partition(tp.Topic, tp.Partition)
+				return !ok || now.PartitionEpoch > p.PartitionEpoch
+			}); err != nil {
+				return err
+			}
+			if now, err := d.partition(tp); err == nil && !done(now) && slices.Equal(sorted(now.ISR), sorted(isr)) {
+				return d.errorf(tp, "the in-sync replicas became %v, and still leader %d, replicas %v (adding %v, removing %v) is not what was to come of it", now.ISR, now.Leader, now.Replicas, now.Adding, now.Removing)
+			}
+		case errors.Is(err, kerr.InvalidUpdateVersion), errors.Is(err, kerr.NotController), errors.Is(err, kerr.FencedLeaderEpoch), errors.Is(err, kerr.OperationNotAttempted):
+			// The partition has changed under us, or our image is late: look again.
+			if err := d.meta.caughtUp(ctx); err != nil {
+				return err
+			}
+		default:
+			return d.errorf(tp, "in-sync replicas %v: %w", isr, err)
+		}
+		if ctx.Err() != nil {
+			return d.errorf(tp, "in-sync replicas %v: %w", isr, ctx.Err())
+		}
+	}
+}
+
+// setReplicas makes replicas the target of a reassignment, and returns when the metadata shows that.
+func (d *Destination) setReplicas(ctx context.Context, tp mirror.TopicPartition, replicas []int32) error {
+	for {
+		p, err := d.partition(tp)
+		if err != nil {
+			return err
+		}
+		if slices.Equal(target(p), replicas) {
+			return nil
+		}
+		answer, err := d.requests.reassign.do(ctx, reassignment{tp, replicas})
+		if err = errors.Join(err, answer); err != nil {
+			return err
+		}
+		if err := d.meta.wait(ctx, fmt.Sprintf("the reassignment of %s-%d to %v", tp.Topic, tp.Partition, replicas), func(im *clustermetadata.Image) bool {
+			now, ok := im.Partition(tp.Topic, tp.Partition)
+			return !ok || now.PartitionEpoch > p.PartitionEpoch
+		}); err != nil {
+			return err
+		}
+	}
+}
+
+// target are the replicas of a partition when what is under way has ended.
+func target(p clustermetadata.Partition) []int32 {
+	var t []int32
+	for _, id := range p.Replicas {
+		if !slices.Contains(p.Removing, id) {
+			t = append(t, id)
+		}
+	}
+	return t
+}
+
+func sorted(ids []int32) []int32 {
+	s := slices.Clone(ids)
+	slices.Sort(s)
+	return s
+}

@@ -1,0 +1,46 @@
+package kraft
+
+import "sync"
+
+// topicSettings says, by topic, who needs its safe settings now, and keeps setting them and putting them back apart.
+type topicSettings struct {
+	mu    sync.Mutex
+	inUse map[string]int
+	locks map[string]*sync.Mutex
+}
+
+// keepSettings says that a take-over or a creation of this topic is under way: its settings are not put back meanwhile.
+func (d *Destination) keepSettings(topic string) {
+	d.settings.mu.Lock()
+	defer d.settings.mu.Unlock()
+	if d.settings.inUse == nil {
+		d.settings.inUse = map[string]int{}
+	}
+	d.settings.inUse[topic]++
+}
+
+func (d *Destination) freeSettings(topic string) {
+	d.settings.mu.Lock()
+	defer d.settings.mu.Unlock()
+	if d.settings.inUse[topic]--; d.settings.inUse[topic] == 0 {
+		delete(d.settings.inUse, topic)
+	}
+}
+
+func (d *Destination) settingsInUse(topic string) bool {
+	d.settings.mu.Lock()
+	defer d.settings.mu.Unlock()
+	return d.settings.inUse[topic] > 0
+}
+
+func (d *Destination) settingsLock(topic string) *sync.Mutex {
+	d.settings.mu.Lock()
+	defer d.settings.mu.Unlock()
+	if d.settings.locks == nil {
+		d.settings.locks = map[string]*sync.Mutex{}
+	}
+	if d.settings.locks[topic] == nil {
+		d.settings.locks[topic] = &sync.Mutex{}
+	}
+	return d.settings.locks[topic]
+}

@@ -1,0 +1,203 @@
+package kraft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/replicareader"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// A take-over makes this process the leader of a partition that a stock broker leads, without giving up a copy: the stock replicas stay full members. Its steps, each of which a
+// crash may end, and which are found again in the metadata:
+//
+//  1. what the topic says of min.insync.replicas and unclean.leader.election.enable is remembered, then set to 1 and false. With more than 1, the shrinking of step 4 would make the
+//     stock replicas eligible leaders (KIP-966), and the next fence or crash would elect one: divergent and writable.
+//  2. this process is added to the replicas, first in order. Its log is held: whoever asks it for the partition is told to ask again. So it does not matter when it is elected.
+//  3. one replica fetch at the leader's log end makes the leader take it into the in-sync replicas, which completes the reassignment; a preferred election makes it the leader.
+//     From here on no client writes.
+//  4. the in-sync replicas are shrunk to this process alone, and the metadata must show that nobody else may be elected. Until then nothing fences this process (barrier).
+//  5. the longest copy becomes the log; the log is released. Followers that hold more of another history truncate when the mirror has truncated the log.
+//
+// A take-over that fails half way leaves the partition open, or led by this process and closed; Open undoes the one and the other, and a second try goes on from where it is.
+
+// CloseForWrites takes the partition over if a stock broker leads it.
+func (l *Log) CloseForWrites(ctx context.Context) error {
+	d := l.d
+	if err := d.usable(); err != nil {
+		return err
+	}
+	if err := d.barrier.share(ctx); err != nil {
+		return d.errorf(l.tp, "take-over: leader epochs are being raised: %w", err)
+	}
+	defer d.barrier.unshare()
+	d.keepSettings(l.tp.Topic)
+	defer d.freeSettings(l.tp.Topic)
+	l.work.Lock()
+	defer l.work.Unlock()
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return err
+	}
+	p, err := d.partition(l.tp)
+	if err != nil {
+		return err
+	}
+	if p.Leader == d.cfg.NodeID && len(p.ISR) == 1 && !l.log.Held() && len(p.Adding)+len(p.Removing) == 0 {
+		return nil
+	}
+	if p.Leader >= 0 && slices.Contains(d.cfg.Peers, p.Leader) {
+		return d.errorf(l.tp, "take-over: mirror process %d leads it: %w", p.Leader, mirror.ErrFenced)
+	}
+	if err := d.guard(ctx, l.tp.Topic, p.TopicID); err != nil {
+		return err
+	}
+	if p.Leader != d.cfg.NodeID {
+		l.log.Hold()
+		if err := l.becomeLeader(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := d.alone(ctx, l.tp); err != nil {
+		return err
+	}
+	if l.log.Held() {
+		if err := l.regain(ctx); err != nil {
+			return err
+		}
+	}
+	d.notice(Event{Kind: TakenOver, Partition: l.tp, Text: fmt.Sprintf("its log is [%d, %d)", l.log.Start(), l.log.End())})
+	return nil
+}
+
+// guard sets what keeps stock brokers from being elected, after it has remembered what was there.
+func (d *Destination) guard(ctx context.Context, topic string, id mirror.TopicID) error {
+	lock := d.settingsLock(topic)
+	lock.Lock()
+	defer lock.Unlock()
+	safe := func(im *clustermetadata.Image) bool { return unsafeConfig(im, topic) == "" }
+	done := false
+	before := map[string]*string{minInSync: nil, uncleanElection: nil}
+	d.meta.look(func(im *clustermetadata.Image) {
+		done = safe(im)
+		for name := range before {
+			if v, ok := im.Config(clustermetadata.TopicResource, topic, name); ok {
+				before[name] = &v
+			}
+		}
+	})
+	have, err := d.remembered.of(ctx, topic, id)
+	if err != nil {
+		return err
+	}
+	if have.Configs == nil {
+		if err := d.remembered.change(ctx, topic, id, func(m *memory) { m.Configs = before }); err != nil {
+			return err
+		}
+	}
+	if done {
+		return nil
+	}
+	one, no := "1", "false"
+	answer, err := d.requests.configs.do(ctx, configChange{topic, map[string]*string{minInSync: &one, uncleanElection: &no}})
+	if err = errors.Join(err, answer); err != nil {
+		return err
+	}
+	return d.meta.wait(ctx, "the safe settings of topic "+topic, safe)
+}
+
+// becomeLeader does steps 2 and 3.
+func (l *Log) becomeLeader(ctx context.Context, p clustermetadata.Partition) error {
+	d := l.d
+	if p.Leader < 0 {
+		return d.errorf(l.tp, "take-over: it has no leader; start the brokers %v", p.Replicas)
+	}
+	replicas := append([]int32{d.cfg.NodeID}, without(target(p), d.cfg.NodeID)...)
+	if len(replicas) < 2 {
+		return d.errorf(l.tp, "take-over: no stock broker is among its replicas")
+	}
+	if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, l.tp, replicas) }); err != nil {
+		return err
+	}
+	for {
+		p, err := d.partition(l.tp)
+		if err != nil {
+			return err
+		}
+		if p.Leader == d.cfg.NodeID {
+			return nil
+		}
+		if slices.Contains(p.ISR, d.cfg.NodeID) {
+			answer, err := d.requests.elect.do(ctx, l.tp)
+			if err = errors.Join(err, answer); err != nil {
+				return err
+			}
+			if err := d.meta.wait(ctx, fmt.Sprintf("this process to be elected for %s-%d", l.tp.Topic, l.tp.Partition), func(im *clustermetadata.Image) bool {
+				now, ok := im.Partition(l.tp.Topic, l.tp.Partition)
+				return !ok || now.PartitionEpoch > p.PartitionEpoch
+			}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := l.showUp(ctx, p); err != nil {
+			return err
+		}
+		// The leader asks the controllers to take us in; while clients write, its end may have moved on before that.
+		wait, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+		err = d.meta.wait(wait, "", func(im *clustermetadata.Image) bool {
+			now, ok := im.Partition(l.tp.Topic, l.tp.Partition)
+			return !ok || now.PartitionEpoch > p.PartitionEpoch
+		})
+		stop()
+		if err != nil && ctx.Err() != nil {
+			return d.errorf(l.tp, "take-over: its leader %d does not take this process into the in-sync replicas; clients that write all the time keep it out: end them: %w", p.Leader, ctx.Err())
+		}
+	}
+}
+
+// showUp sends one replica fetch at the leader's log end. It holds nothing of the log: what it says is that it would be ready to lead, and it will be before anybody is served.
+func (l *Log) showUp(ctx context.Context, p clustermetadata.Partition) error {
+	d := l.d
+	t := replicareader.Target{Topic: l.tp.Topic, ID: p.TopicID, Partition: l.tp.Partition}
+	ends, err := d.reader.Ends(ctx, p.Leader, []replicareader.Target{t})
+	if err = errors.Join(err, ends[t].Err); err != nil {
+		return d.errorf(l.tp, "take-over: asking its leader %d for its end: %w", p.Leader, err)
+	}
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID, req.ReplicaState.ID, req.ReplicaState.Epoch = d.cfg.NodeID, d.cfg.NodeID, d.membership.brokerEpoch()
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 0, 0, 1
+	req.SessionEpoch = -1
+	rt := kmsg.NewFetchRequestTopic()
+	rt.Topic, rt.TopicID = l.tp.Topic, p.TopicID
+	rp := kmsg.NewFetchRequestTopicPartition()
+	rp.Partition, rp.CurrentLeaderEpoch, rp.FetchOffset, rp.LastFetchedEpoch, rp.LogStartOffset, rp.PartitionMaxBytes = l.tp.Partition, p.LeaderEpoch, ends[t].End, -1, ends[t].Start, 1
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	resp, err := d.client.Broker(ctx, p.Leader, req)
+	if err != nil {
+		return d.errorf(l.tp, "take-over: %w", err)
+	}
+	r := resp.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+		return d.errorf(l.tp, "take-over: its leader %d refuses this process as a replica: %w", p.Leader, err)
+	}
+	for _, at := range r.Topics {
+		for _, ap := range at.Partitions {
+			err := kerr.ErrorForCode(ap.ErrorCode)
+			switch {
+			case err == nil, errors.Is(err, kerr.FencedLeaderEpoch), errors.Is(err, kerr.UnknownLeaderEpoch), errors.Is(err, kerr.NotLeaderForPartition), errors.Is(err, kerr.OffsetOutOfRange):
+				// Asked again with what the metadata says then.
+			default:
+				return d.errorf(l.tp, "take-over: its leader %d refuses this process as a replica: %w", p.Leader, err)
+			}
+		}
+	}
+	return nil
+}
