@@ -85,14 +85,14 @@ type Config struct {
 	Allowed func(principal string) bool
 
 	MaxConnections   int           // [1,000]; one more is closed at once
-	MaxRequestSize   int           // bytes [8 MiB]; a larger request closes its connection. 64 KiB before authentication.
+	MaxRequestSize   int           // bytes [8 MiB]; a larger request closes its connection. 64 KiB from one who is not yet authenticated and allowed.
 	MaxResponseBytes int           // bytes of batches in one answer [64 MiB], besides the rule that the first batch is always answered
 	MaxWait          time.Duration // the longest wait of a Fetch [30 s]
 	MaxSessions      int           // fetch sessions [1,000]
 	SessionEviction  time.Duration // a session that was not used for so long gives way to a new one when there are MaxSessions [2 min]
 	MaxReadBacks     int           // readings back at a time in the whole server [8]
 	ReadBackBound    time.Duration // of one reading back [20 s]
-	HandshakeBound   time.Duration // from the accepted connection to its authenticated end [20 s]
+	HandshakeBound   time.Duration // from accepting a connection until it is authenticated and allowed [20 s]
 	IdleBound        time.Duration // a connection without a request for so long is closed [10 min, as connections.max.idle.ms]
 	TransferBound    time.Duration // for receiving one request once it has begun, and for sending one answer [60 s]
 	Logger           *slog.Logger  // [slog.Default]
@@ -102,6 +102,7 @@ type Config struct {
 // Limits that no setting moves.
 const (
 	maxLoginRequest   = 64 << 10 // bytes of a request before authentication
+	maxPartitions     = 200_000  // of one session
 	readBacksAtOnce   = 4        // of one session
 	maxReadBackMemory = 16 << 20 // bytes that were read back for one session and not yet answered, besides one partition's
 )

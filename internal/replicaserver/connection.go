@@ -119,7 +119,7 @@ func (c *connection) secure() error {
 	ctx, cancel := context.WithDeadline(c.server.ending, c.loginBy)
 	defer cancel()
 	if err := t.HandshakeContext(ctx); err != nil {
-		if c.server.ending.Err() != nil {
+		if c.server.ending.Err() != nil || errors.Is(err, io.EOF) { // somebody who only looks whether the port is open
 			return err
 		}
 		return &refusal{"TLS handshake", err.Error()}
@@ -138,19 +138,20 @@ func (c *connection) secure() error {
 // read reads one request without its length. The bytes are good until the next call.
 func (c *connection) read() ([]byte, error) {
 	limit, wait := c.server.config.MaxRequestSize, time.Now().Add(c.server.config.IdleBound)
-	if !c.authenticated {
+	trusted := c.authenticated && c.server.config.Allowed(c.principal)
+	if !trusted { // nobody who is no broker holds a connection or much memory for long
 		limit, wait = min(limit, maxLoginRequest), c.loginBy
 	}
 	if err := c.readUntil(wait); err != nil {
 		return nil, err
 	}
 	if _, err := c.reader.Peek(1); err != nil {
-		if !c.authenticated && errors.Is(err, os.ErrDeadlineExceeded) && c.server.ending.Err() == nil {
-			return nil, &refusal{"login too slow", ""}
+		if !trusted && errors.Is(err, os.ErrDeadlineExceeded) && c.server.ending.Err() == nil {
+			return nil, &refusal{"login too slow", "no broker was proven within the handshake's bound"}
 		}
 		return nil, err
 	}
-	if c.authenticated {
+	if trusted {
 		if err := c.readUntil(time.Now().Add(c.server.config.TransferBound)); err != nil {
 			return nil, err
 		}

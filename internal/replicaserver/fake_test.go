@@ -44,12 +44,7 @@ func makeBatch(offset int64, epoch int32, size int) []byte {
 	return b
 }
 
-func (l *fakeLog) end() int64 {
-	if n := len(l.batches); n > 0 {
-		return l.batches[n-1].offset + 1
-	}
-	return l.start
-}
+func (l *fakeLog) end() int64 { return l.start + int64(len(l.batches)) }
 
 // change does f and wakes those who subscribed, with the lock held, as the contract allows.
 func (l *fakeLog) change(f func()) {
@@ -66,6 +61,28 @@ func (l *fakeLog) append(size int) {
 	l.change(func() {
 		l.batches = append(l.batches, fakeBatch{l.end(), l.epoch, makeBatch(l.end(), l.epoch, size)})
 		l.high = l.end()
+	})
+}
+
+// truncate cuts the log to the offset and begins a new leader epoch.
+func (l *fakeLog) truncate(to int64) {
+	l.change(func() {
+		for len(l.batches) > 0 && l.batches[len(l.batches)-1].offset >= to {
+			l.batches = l.batches[:len(l.batches)-1]
+		}
+		l.epoch++
+		l.high = l.end()
+	})
+}
+
+// raise raises the log's start.
+func (l *fakeLog) raise(to int64) {
+	l.change(func() {
+		l.start = max(l.start, min(to, l.end()))
+		for len(l.batches) > 0 && l.batches[0].offset < l.start {
+			l.batches = l.batches[1:]
+		}
+		l.high = max(l.high, l.start)
 	})
 }
 
@@ -189,6 +206,13 @@ func (l *fakeLog) Subscribe(wake func()) func() {
 	}
 }
 
+// subscribers is how many have subscribed.
+func (l *fakeLog) subscribers() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.wakes)
+}
+
 // lastAsked is what the partition was last asked, and how often it was.
 func (l *fakeLog) lastAsked() (q FetchQuery, n int) {
 	l.mu.Lock()
@@ -217,6 +241,12 @@ func (t *fakeTopics) add(name string, id statemachine.TopicID, partition int32) 
 	t.logs[partitionKey{id, partition}] = l
 	t.names[name] = id
 	return l
+}
+
+func (t *fakeTopics) remove(id statemachine.TopicID, partition int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.logs, partitionKey{id, partition})
 }
 
 func (t *fakeTopics) ByID(topic statemachine.TopicID, partition int32) (Partition, int16) {

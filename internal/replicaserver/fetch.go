@@ -35,12 +35,15 @@ func (c *connection) fetch(h header, kind answered, req *kmsg.FetchRequest, star
 		var s *session
 		var full bool
 		if s, full, code = c.sessionFor(req, replica); s != nil {
-			f := fetching{connection: c, session: s, full: full, brokerEpoch: brokerEpoch, maxBytes: min(max(0, int(req.MaxBytes)), c.server.config.MaxResponseBytes), minBytes: int(req.MinBytes)}
-			f.collect(min(time.Duration(max(0, req.MaxWaitMillis))*time.Millisecond, c.server.config.MaxWait))
-			out, id = f.finish(), s.id
 			if s != c.session {
 				defer s.release()
 			}
+			if len(s.entries) > maxPartitions {
+				return &refusal{"too many partitions", "in one fetch session"}
+			}
+			f := fetching{connection: c, session: s, full: full, brokerEpoch: brokerEpoch, maxBytes: min(max(0, int(req.MaxBytes)), c.server.config.MaxResponseBytes), minBytes: int(req.MinBytes)}
+			f.collect(min(time.Duration(max(0, req.MaxWaitMillis))*time.Millisecond, c.server.config.MaxWait))
+			out, id = f.finish(), s.id
 		}
 	}
 	pieces := c.encoder.encode(h.correlation, code, id, c.server.config.NodeID, out)
@@ -71,7 +74,7 @@ func failure(code int16) FetchAnswer {
 func (c *connection) sessionFor(req *kmsg.FetchRequest, replica int32) (s *session, full bool, code int16) {
 	if full = req.SessionEpoch == newSessionEpoch || req.SessionEpoch == noSessionEpoch; full {
 		if req.SessionID != 0 {
-			c.server.sessions.remove(req.SessionID, replica)
+			c.server.sessions.end(req.SessionID, replica)
 		}
 		n := 0
 		for _, t := range req.Topics {
@@ -125,7 +128,7 @@ func (c *connection) sessionFor(req *kmsg.FetchRequest, replica int32) (s *sessi
 func (c *connection) leaveSession() {
 	if s := c.session; s != nil {
 		c.session = nil
-		c.server.sessions.remove(s.id, s.broker)
+		c.server.sessions.leave(s)
 		s.release()
 	}
 }
@@ -257,8 +260,8 @@ func (f *fetching) finish() []*partitionAnswer {
 		out = append(out, &e.answer)
 		a := &e.answer
 		e.sentHW, e.sentStart = a.HighWatermark, a.LogStart
-		if a.Code != 0 {
-			e.sentHW = -1 // to be told again when the error is over
+		if a.Code != 0 || a.Diverging {
+			e.sentHW, e.sentStart = -1, -1 // the follower does not look at them: to be told again
 		}
 		if a.Code != 0 || a.Diverging || a.Size > 0 {
 			s.join(e)

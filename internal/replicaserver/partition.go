@@ -7,6 +7,7 @@ import (
 )
 
 // Partition is a partition that this process leads, as its followers ask for it. Methods may be called concurrently and return at once, except ReadBack.
+// Two of them are compared with ==: an implementation is a pointer.
 type Partition interface {
 	// Fetch takes what a follower's Fetch says of it, notes its position, and answers. It never waits.
 	Fetch(q FetchQuery) FetchAnswer

@@ -112,6 +112,8 @@ func dial(t testing.TB, s *Server) *follower {
 	return &follower{t: t, conn: conn}
 }
 
+var quiet = slog.New(slog.DiscardHandler)
+
 var topicA = statemachine.TopicID{0xa, 1, 2, 3}
 
 // fetchOf is a full fetch without a session, of one topic's partitions at offsets.

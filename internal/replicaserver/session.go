@@ -90,6 +90,9 @@ func (s *session) name(k partitionKey, leaderEpoch int32, offset int64, lastEpoc
 	if offset != e.offset {
 		s.dropBack(e)
 	}
+	if leaderEpoch != e.leaderEpoch { // it began to follow anew, and may not have taken the last answer
+		e.sentHW, e.sentStart = -1, -1
+	}
 	e.leaderEpoch, e.offset, e.lastEpoch, e.logStart, e.maxBytes, e.named = leaderEpoch, offset, lastEpoch, logStart, maxBytes, true
 	s.join(e)
 }
@@ -206,8 +209,7 @@ func (c *sessions) add(s *session) bool {
 		if oldest == s || now.UnixNano()-oldest.used.Load() < int64(c.eviction) {
 			return false
 		}
-		oldest.closed.Store(true)
-		delete(c.byID, oldest.id)
+		c.remove(oldest)
 	}
 	for s.id == 0 || c.byID[s.id] != nil {
 		s.id = rand.Int32N(math.MaxInt32-1) + 1
@@ -217,15 +219,28 @@ func (c *sessions) add(s *session) bool {
 	return true
 }
 
-// remove ends the session with this id if it is the broker's. Its owner drops it.
-func (c *sessions) remove(id, broker int32) {
+// end ends the session with this id if it is the broker's. Its owner drops it.
+func (c *sessions) end(id, broker int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.byID[id]; s != nil && s.broker == broker {
-		s.closed.Store(true)
-		delete(c.byID, id)
-		c.tell()
+		c.remove(s)
 	}
+}
+
+// leave takes a session out that its owner drops.
+func (c *sessions) leave(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID[s.id] == s {
+		c.remove(s)
+	}
+}
+
+func (c *sessions) remove(s *session) {
+	s.closed.Store(true)
+	delete(c.byID, s.id)
+	c.tell()
 }
 
 func (c *sessions) tell() {
