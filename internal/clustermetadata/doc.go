@@ -31,6 +31,9 @@ A record that changes nothing makes no Change. Removing a topic also removes its
 Metadata transactions (KIP-868): records between Begin and End are kept back, and applied at End; Abort drops them. Kafka uses one for the first records of a cluster and may for
 topics with very many partitions.
 
+The image is what the log says. Brokers up to 4.3.1 at least may know less: where one step of theirs (a batch, or a few) takes away a mechanism's last SCRAM user and stores another
+one, they forget that other one until a later record or a snapshot names it (ScramDelta takes the mechanism out of its map while it still adds to it; measured).
+
 Errors and String methods hold nothing of a record's content: config values and credentials may be secret.
 
 # Records

@@ -22,7 +22,7 @@ func picture(im *Image) string {
 	}
 	for _, name := range im.Topics() {
 		id, n, _ := im.Topic(name)
-		fmt.Fprintf(&b, "topic %s %x, %d partitions\n", name, id, n)
+		fmt.Fprintf(&b, "topic %s %x, %d partitions\n", name, [16]byte(id), n)
 		for _, number := range slices.Sorted(maps.Keys(im.topics[id].partitions)) {
 			fmt.Fprintf(&b, "  %+v\n", im.topics[id].partitions[number])
 		}
