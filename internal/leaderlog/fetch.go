@@ -61,9 +61,11 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 		return a
 	}
 	a.HighWatermark, a.LogStart = l.replicated, l.start
-	if q.Offset > f.limit {
-		// It has not followed a cut. Its own last epoch makes it cut at exactly that end, whatever else it holds (AbstractFetcherThread.getOffsetTruncationState).
-		a.Diverging, a.DivergingEpoch, a.DivergingEnd = true, max(q.LastFetchedEpoch, 0), f.limit
+	if limit := max(f.limit, l.start); q.Offset > limit {
+		// It has not followed a cut. Its own last epoch makes it cut at exactly that end, whatever else it holds (AbstractFetcherThread.getOffsetTruncationState). What lies below our start
+		// does not matter.
+		a.Diverging, a.DivergingEpoch, a.DivergingEnd = true, max(q.LastFetchedEpoch, 0), limit
+		f.told = true
 		return a
 	}
 	if q.LastFetchedEpoch >= 0 {
@@ -92,21 +94,26 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 		a.Batches, a.Size = l.window.read(i, j, q.MaxBytes, true)
 	}
 	a.Back = q.Offset < l.end && q.Offset < l.window.low
-	l.accept(f, q)
+	l.accept(f, q, a.Back)
 	a.HighWatermark = l.replicated
 	return a
 }
 
-// accept notes the position of a follower whose log agrees with ours. Under mu.
-func (l *Log) accept(f *follower, q replicaserver.FetchQuery) {
+// accept notes the position of a follower whose log agrees with ours. When it is to be sent what is read back, that may have been read before a cut and kept by the server:
+// its limit stays until it is answered from the window, or was told the limit and is back below it. So it may have to take one answer's bytes twice. Under mu.
+func (l *Log) accept(f *follower, q replicaserver.FetchQuery, back bool) {
 	position := q.Offset
 	if q.LastFetchedEpoch < 0 && l.epochs.EpochAt(q.Offset-1) >= 0 {
 		position = l.start // it holds nothing, wherever its log begins
 	}
-	if position == f.position && f.limit == none {
+	certain := !back || f.told
+	if position == f.position && f.truncated && (f.limit == none || !certain) {
 		return
 	}
-	f.position, f.limit = position, none
+	f.position, f.truncated = position, true
+	if certain {
+		f.limit = none
+	}
 	if l.advance() {
 		l.notify()
 	} else {

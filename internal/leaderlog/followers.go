@@ -14,7 +14,10 @@ type Follower struct {
 	Seen     time.Time // its last fetch, the zero time if there was none since Begin
 	// Truncated says that it has followed the last TruncateTo or ResetTo, and each before it.
 	Truncated bool
-	LogStart  int64 // its log start offset, as it said last; -1 unknown
+	// Limit is the lowest end left by a TruncateTo or ResetTo of which it is not certain yet that it followed it; -1: none. From there on it may hold what was cut. Whoever
+	// recovers the log after this process needs it (Found.Limits).
+	Limit    int64
+	LogStart int64 // its log start offset, as it said last; -1 unknown
 }
 
 // follower is one other replica.
@@ -23,7 +26,9 @@ type follower struct {
 	live        bool
 	position    int64 // confirmed; -1 never. At most limit
 	hint        int64 // as recovery found its copy; used to read back until it fetches
-	limit       int64 // lowest end left by cuts that it has not followed; none: it followed all. It may hold other bytes from there on
+	truncated   bool  // it has fetched and agreed since the last cut
+	limit       int64 // lowest end left by cuts of which it is not certain that it followed them; none: it did. It may hold other bytes from there on
+	told        bool  // it was told that limit since the last cut
 	logStart    int64
 	brokerEpoch int64
 	seen        time.Time
@@ -61,15 +66,14 @@ func (l *Log) SetFollowers(ids, live []int32, want int) {
 
 // forget makes a follower one that has not fetched yet. Under mu.
 func (l *Log) forget(f *follower) {
-	*f = follower{id: f.id, live: f.live, position: -1, hint: l.hint(f.id), limit: l.lowestCut, logStart: -1, brokerEpoch: -1}
-}
-
-// hint is up to where recovery found a broker's copy to be the log, less what was cut since. Under mu.
-func (l *Log) hint(id int32) int64 {
-	if end, ok := l.ends[id]; ok {
-		return min(end, l.lowestCut)
+	*f = follower{id: f.id, live: f.live, position: -1, hint: -1, limit: l.lowestCut, logStart: -1, brokerEpoch: -1}
+	if limit, ok := l.found.Limits[f.id]; ok {
+		f.limit = min(f.limit, limit)
 	}
-	return -1
+	if end, ok := l.found.Ends[f.id]; ok {
+		f.hint = min(end, f.limit)
+	}
+	f.truncated = f.limit == none
 }
 
 // Followers lists the followers in the order of SetFollowers. The slice is the caller's.
@@ -82,7 +86,10 @@ func (l *Log) Followers() []Follower {
 func (l *Log) report() []Follower {
 	all := make([]Follower, len(l.followers))
 	for i, f := range l.followers {
-		all[i] = Follower{Broker: f.id, Live: f.live, Position: f.position, Seen: f.seen, Truncated: f.limit == none, LogStart: f.logStart}
+		all[i] = Follower{Broker: f.id, Live: f.live, Position: f.position, Seen: f.seen, Truncated: f.truncated, Limit: f.limit, LogStart: f.logStart}
+		if f.limit == none {
+			all[i].Limit = -1
+		}
 	}
 	return all
 }
@@ -128,7 +135,7 @@ func (l *Log) cutFollowers(end int64) {
 	l.cuts++
 	l.lowestCut = min(l.lowestCut, end)
 	for _, f := range l.followers {
-		f.position, f.hint, f.limit = min(f.position, end), min(f.hint, end), min(f.limit, end)
+		f.position, f.hint, f.limit, f.truncated, f.told = min(f.position, end), min(f.hint, end), min(f.limit, end), false, false
 	}
 }
 

@@ -32,6 +32,8 @@ type Found struct {
 	Epochs     []logtrunc.Entry // leader epochs of the batches, with their first offsets
 	// Ends is up to where each broker's copy is the log that was found. It only says where ReadBack may look before that broker has fetched; nil is fine.
 	Ends map[int32]int64
+	// Limits are the brokers of which it is not known that they followed a truncation, and where that ended: they have to come at or below it first, whatever their epochs say.
+	Limits map[int32]int64
 }
 
 // none is an offset beyond all.
@@ -60,7 +62,7 @@ type Log struct {
 	lowestCut  int64 // lowest end that one of them left since Begin; none: there was none
 
 	followers []*follower // in the order of SetFollowers
-	ends      map[int32]int64
+	found     Found
 	want      int
 	positions []int64 // scratch of advance
 
@@ -98,7 +100,7 @@ func (l *Log) Begin(f Found) {
 	l.window.low = l.end
 	l.cuts++
 	l.lowestCut = none
-	l.ends = f.Ends
+	l.found = f
 	for _, f := range l.followers {
 		l.forget(f)
 	}
@@ -212,7 +214,7 @@ func (l *Log) AwaitReplicated(ctx context.Context, offset int64) error {
 func (l *Log) AwaitTruncated(ctx context.Context) error {
 	return l.await(ctx, "wait for truncation", l.End(), func() bool {
 		for _, f := range l.followers {
-			if f.live && f.limit != none {
+			if f.live && !f.truncated {
 				return false
 			}
 		}

@@ -24,14 +24,23 @@ func (l *Log) Read(ctx context.Context, from int64, most int) ([]byte, error) {
 	return join(parts), nil
 }
 
-// ReadBack reads for a follower what Fetch said is not in memory: as Read, but it returns what comes with one look, which may be less than most.
+// ReadBack reads for a follower what Fetch said is not in memory: as Read, but it returns what comes with one look, which may be less than most; and nothing where from lies inside a batch now,
+// as after a cut that came in between: a follower that ends there must be asked again, and is told to truncate. Only at Start may a follower, an empty one, take such a batch.
 func (l *Log) ReadBack(ctx context.Context, from int64, most int) ([]byte, error) {
-	for {
-		parts, size, next, more, err := l.read(ctx, from, most, true)
-		if err != nil || size > 0 || !more {
-			return join(parts), err
+	for at := from; ; {
+		parts, size, next, more, err := l.read(ctx, at, most, true)
+		switch {
+		case err != nil:
+			return nil, err
+		case size > 0:
+			if h, _, _ := batch.Next(parts[0]); h.BaseOffset < from && from > l.Start() {
+				return nil, nil
+			}
+			return join(parts), nil
+		case !more:
+			return nil, nil
 		}
-		from = next
+		at = next
 	}
 }
 
