@@ -198,9 +198,10 @@ func (f *fetching) ask(e *entry) {
 		f.hold(e)
 		return
 	}
-	a := f.answerOf(e, min(max(0, int(e.maxBytes)), max(0, room)))
+	limit := min(max(0, int(e.maxBytes)), max(0, room))
+	a := f.answerOf(e, limit)
 	e.named = false
-	if a.Size > 0 && f.bytes > 0 && a.Size > room {
+	if a.Size > limit && f.bytes > 0 { // only the first batches of an answer may be above the limits (Kafka: minOneMessage)
 		a.Batches, a.Size = nil, 0
 		f.hold(e)
 	}
