@@ -28,8 +28,8 @@ more. Kafka's own brokers count an error there and go on with an old image; whoe
 
 A record that changes nothing makes no Change. Removing a topic also removes its configs, and each of its partitions and configs has its Change, before that of the topic.
 
-Metadata transactions (KIP-868): records between Begin and End are kept back, and applied at End; Abort drops them. Kafka uses one for the first records of a cluster and may for
-topics with very many partitions.
+Metadata transactions (KIP-868): records between Begin and End are kept back, and applied at End; Abort drops them. Kafka uses one for the first records of a cluster, and for the
+migration from ZooKeeper.
 
 The image is what the log says. Brokers up to 4.3.1 at least may know less: where one step of theirs (a batch, or a few) takes away a mechanism's last SCRAM user and stores another
 one, they forget that other one until a later record or a snapshot names it (ScramDelta takes the mechanism out of its map while it still adds to it; measured).
@@ -64,7 +64,7 @@ said.
 	                                 [5 LeaderRecoveryState]   absent or -1: no change
 	                                 [6 EligibleLeaderReplicas, 7 LastKnownElr] ≥ 2
 	                                 [8 Directories] ≥ 1       absent with replicas that change: those who stay keep theirs
-	7     FenceBroker 0              Id, Epoch                 Fenced; written up to metadata.version 3.3 only               ClusterDelta
+	7     FenceBroker 0              Id, Epoch                 Fenced; written under old metadata.versions only             ClusterDelta
 	8     UnfenceBroker 0            Id, Epoch                 not Fenced; as above
 	9     RemoveTopic 0              TopicId                   Topic, its Partitions and its Configs are gone                TopicsDelta, ConfigurationsDelta
 	11    UserScramCredential 0      all                       ScramCredential of mechanism and name                         ScramDelta

@@ -283,7 +283,7 @@ func TestImageIsWhatBrokersSay(t *testing.T) {
 		t.Errorf("controllers %+v, want %v", ids, c.ControllerAddresses())
 	}
 	for id, fenced := range map[int32]bool{1: false, 2: true, 3: true} {
-		if b, ok := im.Broker(id); !ok || b.Fenced != fenced || b.InControlledShutdown != fenced || (b.Rack == "north") != (id == 2) || len(b.LogDirs) != 1 {
+		if b, ok := im.Broker(id); !ok || b.Fenced != fenced || (b.Rack == "north") != (id == 2) || len(b.LogDirs) != 1 {
 			t.Errorf("broker %d: %+v", id, b)
 		}
 	}
