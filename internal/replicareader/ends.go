@@ -88,7 +88,7 @@ func (r *Reader) ends(ctx context.Context, broker int32, targets []Target, all m
 	return r.stable(ctx, broker, readable, all)
 }
 
-// stable notes the last stable offsets, which only Fetch tells of a copy that does not lead: ListOffsets of the debug replica answers the log end under any isolation level.
+// stable notes the last stable offsets, which only Fetch tells of a copy that does not lead: ListOffsets with replica id -2 answers the log end under any isolation level.
 func (r *Reader) stable(ctx context.Context, broker int32, targets []Target, all map[Target]Ends) error {
 	if len(targets) == 0 {
 		return nil
@@ -148,7 +148,7 @@ func (r *Reader) offsets(ctx context.Context, broker int32, targets []Target, ti
 		partition int32
 	}
 	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = debugReplica
+	req.ReplicaID = offsetsReplica
 	at := map[string]int{}
 	asked := map[key]bool{} // a broker refuses a partition that is named twice
 	for _, t := range targets {

@@ -107,6 +107,9 @@ func (b *brokers) Broker(ctx context.Context, id int32, req kmsg.Request) (kmsg.
 	case *kmsg.ListOffsetsRequest:
 		answer = b.listOffsets(id, r)
 	case *kmsg.FetchRequest:
+		if version >= 12 && version < 15 && r.ReplicaState.ID != -1 {
+			return nil, fmt.Errorf("connection closed: tag 1 is not valid for version %d", version) // what a broker does
+		}
 		answer = b.fetch(id, r)
 	default:
 		b.t.Errorf("%T was sent", r)
@@ -181,7 +184,7 @@ func (b *brokers) fetch(broker int32, r *kmsg.FetchRequest) kmsg.Response {
 	if r.Version >= 15 {
 		replica = r.ReplicaState.ID
 	}
-	if replica != -2 || r.MaxWaitMillis != 0 || r.SessionID != 0 || r.SessionEpoch != -1 || r.MaxBytes <= 0 || r.IsolationLevel != 0 || len(r.ForgottenTopics) > 0 {
+	if replica != -3 || r.MaxWaitMillis != 0 || r.SessionID != 0 || r.SessionEpoch != -1 || r.MaxBytes <= 0 || r.IsolationLevel != 0 || len(r.ForgottenTopics) > 0 {
 		b.t.Errorf("unwanted Fetch of replica %d: %+v", replica, r)
 	}
 	resp := r.ResponseKind().(*kmsg.FetchResponse)

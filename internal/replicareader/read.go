@@ -164,10 +164,11 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fetchRequest is a Fetch of the debug replica without session that does not wait.
+// fetchRequest is a Fetch without session that does not wait and is answered up to the log end by any replica.
 func fetchRequest(targets []Target, from func(Target) int64, maxBytes int32) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
-	req.ReplicaID, req.ReplicaState.ID = debugReplica, debugReplica // up to version 14; from 15 on
+	// Up to version 14; from 15 on. kmsg writes both in 12 to 14, which makes a broker close the connection: better than an answer that ends at the high watermark.
+	req.ReplicaID, req.ReplicaState.ID = fetchReplica, fetchReplica
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes, req.SessionEpoch = 0, 1, maxBytes, -1
 	at := map[Target]int{} // by topic: its place in the request
 	for _, t := range targets {

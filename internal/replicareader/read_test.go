@@ -27,7 +27,7 @@ func wantReason(t *testing.T, err error, reason Reason) *Error {
 }
 
 func TestReadGivesWholeBatches(t *testing.T) {
-	for _, version := range []int16{4, 11, 12, 13, 14, 15, 17, 18} {
+	for _, version := range []int16{4, 11, 15, 17, 18} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			b := newBrokers(t)
 			b.fetchVersion = version
@@ -63,6 +63,18 @@ func TestReadGivesWholeBatches(t *testing.T) {
 				t.Errorf("an empty copy: %v %v", got, err)
 			}
 		})
+	}
+}
+
+// TestReadFailsLoudlyWhereItsReplicaIDCannotBeTold: silence would be a consumer's view, which ends at the high watermark.
+func TestReadFailsLoudlyWhereItsReplicaIDCannotBeTold(t *testing.T) {
+	for _, version := range []int16{12, 13, 14} {
+		b := newBrokers(t)
+		b.fetchVersion = version
+		o := b.target("orders", 0)
+		b.put(1, o, data(10, 0, 5, 100))
+		_, err := New(b).Read(t.Context(), 1, o, 10, 100)
+		wantReason(t, err, Unreachable)
 	}
 }
 

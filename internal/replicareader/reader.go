@@ -10,9 +10,11 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// debugReplica is the replica id of whoever looks at a copy without being a broker: the copy's end is then the log end, and the broker need not lead
-// (Kafka: ListOffsetsRequest.DEBUGGING_REPLICA_ID, FetchRequest.DEBUGGING_CONSUMER_ID).
-const debugReplica = -2
+// The replica ids with which a broker answers for a copy that does not lead, and for all of it. They differ: see the package's text.
+const (
+	offsetsReplica = -2 // Kafka: ListOffsetsRequest.DEBUGGING_REPLICA_ID
+	fetchReplica   = -3 // Kafka: FetchRequest.FUTURE_LOCAL_REPLICA_ID
+)
 
 // Requester sends one request to one broker and returns its answer. An error is about the connection or the context, not about what the answer says. It returns when ctx ends,
 // and may be called concurrently.
