@@ -195,6 +195,19 @@ func (e LeaderMoved) String() string {
 	return fmt.Sprintf("%s: source leader is broker %d, leader epoch %d", e.at(), e.Leader, e.Epoch)
 }
 
+// LogDoubted: what a destination log says of itself (Recoverer) contradicts it, so it was read whole.
+type LogDoubted struct {
+	EventMeta
+	Reason string
+}
+
+func (e LogDoubted) String() string {
+	return fmt.Sprintf("%s: %s", e.at(), e.Reason)
+}
+
+// Level is Error: the destination's Log is wrong.
+func (e LogDoubted) Level() slog.Level { return slog.LevelError }
+
 // SourceTrouble: a call to the source failed as a whole, or works again (Err nil).
 type SourceTrouble struct {
 	EventMeta

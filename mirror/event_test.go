@@ -42,6 +42,7 @@ func oneOfEach() []mirror.Event {
 		mirror.MarkersWritten{EventMeta: at, Aborts: []mirror.AbortMarker{{ProducerID: 4001, ProducerEpoch: 2, FirstOffset: 0, Offset: 3}}, ResetAt: 4},
 		mirror.LastEpochRecorded{EventMeta: at, Epoch: 5, Offset: 900},
 		mirror.LeaderMoved{EventMeta: at, Leader: 2, Epoch: 6},
+		mirror.LogDoubted{EventMeta: at, Reason: "what the destination log says of itself is not believed: it is to be read from 900 on, but reaches from 0 to 800; it is read whole"},
 		mirror.SourceTrouble{EventMeta: whole, Broker: 2, Err: broken},
 		mirror.SourceTrouble{EventMeta: whole, Broker: mirror.Unknown, Err: broken},
 		mirror.SourceTrouble{EventMeta: whole, Broker: 2},

@@ -860,6 +860,8 @@ func (m *Mirror) emitNote(r *runner, n partition.Note) {
 		m.emit(LastEpochRecorded{meta, n.Epoch, n.Offset})
 	case partition.LeaderMoved:
 		m.emit(LeaderMoved{meta, n.LeaderID, n.Epoch})
+	case partition.LogDoubted:
+		m.emit(LogDoubted{meta, n.Message})
 	default:
 		panic(fmt.Sprintf("mirror: unknown note %d", n.Kind))
 	}

@@ -8,8 +8,11 @@ import (
 	"github.com/clustermirror/clustermirror/internal/batch"
 )
 
-// readChunk is how much of a log is read at once.
-const readChunk = 4 << 20
+// How much of a log is read at once: of all of it, and where a few batches are looked for.
+const (
+	readChunk = 4 << 20
+	readFew   = 64 << 10
+)
 
 // DamagedLogError: a log of the destination holds bytes that are no batch. What lies behind them cannot be known, so nothing is concluded from the log.
 type DamagedLogError struct {
@@ -58,14 +61,15 @@ func readLog(ctx context.Context, log LogReader, from, to int64, f func(batches 
 	return nil
 }
 
-// boundedLog gives every read a bound of its own.
+// boundedLog gives every read a bound of its own, in time and in bytes.
 type boundedLog struct {
 	LogReader
 	bound time.Duration
+	most  int
 }
 
-func (l boundedLog) Read(ctx context.Context, from int64, max int) ([]byte, error) {
+func (l boundedLog) Read(ctx context.Context, from int64, size int) ([]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, l.bound)
 	defer stop()
-	return l.LogReader.Read(ctx, from, max)
+	return l.LogReader.Read(ctx, from, min(size, l.most))
 }

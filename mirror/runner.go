@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/partition"
+	"github.com/clustermirror/clustermirror/logtrunc"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -56,9 +57,11 @@ type runner struct {
 type SourceView = partition.SourceView
 
 func newRunner(m *Mirror, topic *topicRun, tp TopicPartition, log Log, seed uint64) *runner {
+	cfg := m.cfg.core(tp, topic.id, seed)
+	_, cfg.Recovers = log.(Recoverer)
 	return &runner{
 		m: m, tp: tp, topic: topic, id: topic.id, log: log, moved: time.Now(), movedEnd: log.End(),
-		core: partition.New(m.cfg.core(tp, topic.id, seed)),
+		core: partition.New(cfg),
 		seen: SourceView{LeaderID: Unknown, LeaderEpoch: Unknown, LogStart: Unknown, HighWatermark: Unknown, LME: Unknown, LMO: Unknown},
 	}
 }
@@ -202,7 +205,9 @@ func (r *runner) do(e *partition.Effect) {
 	case partition.AskOwner:
 		r.askOwner(e.Token)
 	case partition.Rebuild:
-		r.rebuild(e.Token, e.Offset)
+		r.rebuild(e.Token, e.Offset, e.First)
+	case partition.AskRecovered:
+		r.askRecovered(e.Token)
 
 	case partition.QuiesceGroups:
 		if q, ok := r.log.(GroupQuiescer); ok {
@@ -383,19 +388,54 @@ func (r *runner) askEpoch(token partition.Token, epoch int32) {
 	})
 }
 
-// rebuild reads the log and feeds it to the core in line: nothing else of this partition may happen meanwhile.
-func (r *runner) rebuild(token partition.Token, from int64) {
-	r.done(token, r.read(from, r.log.End(), func(b []byte) error {
+// rebuildPieces is how many pieces of a log are fed to the core in one go: between two goes it sees what else has happened, a wish to stop or the end of the mirror.
+const rebuildPieces = 8
+
+var errEnough = errors.New("mirror: enough was read")
+
+// rebuild reads the log, or only a few batches of it, and feeds it to the core in line: nothing else of this partition may happen meanwhile.
+func (r *runner) rebuild(token partition.Token, from int64, few bool) {
+	log, pieces := boundedLog{r.log, r.m.cfg.CallBound, readChunk}, rebuildPieces
+	if few {
+		log.most, pieces = readFew, 1
+	}
+	more := false
+	err := readLog(r.m.ctx, log, from, r.log.End(), func(b []byte) error {
 		r.coreMu.Lock()
 		defer r.coreMu.Unlock()
 		r.core.Step(time.Now(), partition.Event{Kind: partition.Replayed, Token: token, Bytes: b})
+		if pieces--; pieces == 0 {
+			more = true
+			return errEnough
+		}
 		return nil
-	}))
+	})
+	if more {
+		err = nil
+	}
+	r.send(partition.Event{Kind: partition.Done, Token: token, Log: r.view(), Err: err, More: more})
+}
+
+// askRecovered asks a log that can what of it need not be read.
+func (r *runner) askRecovered(token partition.Token) {
+	r.m.spawn(func() {
+		ctx, stop := r.bounded()
+		defer stop()
+		known, err := r.log.(Recoverer).Recovered(ctx)
+		ev := partition.Event{
+			Kind: partition.Done, Token: token, Log: r.view(), Err: err,
+			Recovered: partition.Recovered{From: known.From, HighestProducerID: known.HighestProducerID},
+		}
+		for _, e := range known.Epochs {
+			ev.Recovered.Epochs = append(ev.Recovered.Epochs, logtrunc.Entry(e))
+		}
+		r.send(ev)
+	})
 }
 
 // read reads the log in pieces, each within CallBound.
 func (r *runner) read(from, to int64, f func([]byte) error) error {
-	return readLog(r.m.ctx, boundedLog{r.log, r.m.cfg.CallBound}, from, to, f)
+	return readLog(r.m.ctx, boundedLog{r.log, r.m.cfg.CallBound, readChunk}, from, to, f)
 }
 
 // saveDropped hands the batches of a range that is about to be cut to the sink.

@@ -35,6 +35,7 @@ type Config struct {
 	MaxBatch     int32         // the destination's limit for one batch in bytes; 0: none (F-12)
 	Refetches    int           // of a batch with a bad checksum before FAILED [3]
 	Seed         uint64        // of the jitter
+	Recovers     bool          // the log can be asked what of it need not be read (mirror.Recoverer)
 }
 
 // Core is one partition. Not safe for concurrent use.
@@ -419,7 +420,7 @@ func (c *Core) abandon() {
 	c.verdict, c.emptyWait, c.movedOn = verdict{}, 0, false
 	c.carrying = false
 	if c.rebuilding {
-		c.rebuilding, c.syncThen, c.dirty = false, nil, true
+		c.rebuilding, c.syncThen, c.facts, c.dirty = false, nil, nil, true
 	}
 }
 

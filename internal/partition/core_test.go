@@ -296,6 +296,7 @@ func TestTextForms(t *testing.T) {
 		{Kind: MarkersWritten, ResetAt: -1},
 		{Kind: LMERecorded, Epoch: 5, Offset: 20},
 		{Kind: LeaderMoved, LeaderID: 2, Epoch: 6},
+		{Kind: LogDoubted, Message: "the log is read whole"},
 	} {
 		fmt.Fprintf(&b, "%v: %v\n", n.Kind, n)
 	}

@@ -27,6 +27,31 @@ func stoppable(t *testing.T) *world {
 	return w
 }
 
+// eachLog plays with each kind of log: one that is always read whole, and ones that say what need not be read.
+func eachLog(t *testing.T, play func(t *testing.T, like func(*world) *world)) {
+	for _, kind := range []struct {
+		name     string
+		recovers bool
+		lower    func(Recovered) Recovered
+		piece    int
+	}{
+		{"read whole", false, nil, 0},
+		{"read whole in pieces", false, nil, 1},
+		{"recovers", true, nil, 0},
+		{"recovers in pieces", true, nil, 1},
+		{"recovers little", true, func(k Recovered) Recovered { k.From = min(k.From, 7); return k }, 2}, // inside a batch
+		{"recovers nothing", true, func(Recovered) Recovered { return Recovered{From: 0, HighestProducerID: -1} }, 0},
+		{"is wrong", true, func(k Recovered) Recovered { k.From = 1000; return k }, 0},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			play(t, func(w *world) *world {
+				w.log.recovers, w.log.lower, w.log.piece, w.core.cfg.Recovers = kind.recovers, kind.lower, kind.piece, kind.recovers
+				return w
+			})
+		})
+	}
+}
+
 // settle answers everything and lets waits pass until the partition has come to rest.
 func (w *world) settle(t *testing.T) {
 	t.Helper()
@@ -54,8 +79,10 @@ func (w *world) noSource(t *testing.T) {
 
 // TestSpec5CrashAfterEachStoppingStep crashes the process at every effect of STOPPING, before and after it took effect, and before its answer was seen. The next run
 // reaches the same log to the byte: the same LME and LMO, one ABORT for each open transaction, one reset.
-func TestSpec5CrashAfterEachStoppingStep(t *testing.T) {
-	plain := stoppable(t)
+func TestSpec5CrashAfterEachStoppingStep(t *testing.T) { eachLog(t, spec5CrashAfterEachStoppingStep) }
+
+func spec5CrashAfterEachStoppingStep(t *testing.T, like func(*world) *world) {
+	plain := like(stoppable(t))
 	plain.src.down = true
 	plain.wish(statemachine.WantStopped)
 	plain.noSource(t)
@@ -75,7 +102,7 @@ func TestSpec5CrashAfterEachStoppingStep(t *testing.T) {
 	steps := 0
 	for _, done := range []bool{false, true} {
 		for k := 0; ; k++ {
-			w := stoppable(t)
+			w := like(stoppable(t))
 			w.src.down = true
 			w.wish(statemachine.WantStopped)
 			w.noSource(t)
@@ -109,14 +136,16 @@ func TestSpec5CrashAfterEachStoppingStep(t *testing.T) {
 }
 
 // TestSpec5FailureAtEachStoppingStep lets every effect of STOPPING fail once: before it took effect, after, and, for an append, half way.
-func TestSpec5FailureAtEachStoppingStep(t *testing.T) {
-	plain := stoppable(t)
+func TestSpec5FailureAtEachStoppingStep(t *testing.T) { eachLog(t, spec5FailureAtEachStoppingStep) }
+
+func spec5FailureAtEachStoppingStep(t *testing.T, like func(*world) *world) {
+	plain := like(stoppable(t))
 	plain.wish(statemachine.WantStopped)
 	plain.settle(t)
 	want := fmt.Sprintf("%v %+v %v", &plain.log.batchLog, *plain.lme, plain.log.owner)
 	for _, f := range []fault{failBefore, failAfter, half} {
 		for k := 0; ; k++ {
-			w := stoppable(t)
+			w := like(stoppable(t))
 			w.src.down = true
 			w.wish(statemachine.WantStopped)
 			w.noSource(t)
@@ -167,11 +196,13 @@ func failback(t *testing.T) *world {
 }
 
 // TestSpec3CrashAfterEachPreparingStep crashes the process at every effect of a failback's PREPARING up to the first copied batch; each run ends with the source's log.
-func TestSpec3CrashAfterEachPreparingStep(t *testing.T) {
+func TestSpec3CrashAfterEachPreparingStep(t *testing.T) { eachLog(t, spec3CrashAfterEachPreparingStep) }
+
+func spec3CrashAfterEachPreparingStep(t *testing.T, like func(*world) *world) {
 	steps := 0
 	for _, done := range []bool{false, true} {
 		for k := 0; ; k++ {
-			w := failback(t)
+			w := like(failback(t))
 			w.wish(statemachine.WantMirroring)
 			for range k {
 				if len(w.pending) > 0 {
@@ -203,10 +234,12 @@ func TestSpec3CrashAfterEachPreparingStep(t *testing.T) {
 }
 
 // TestSpec3FailureAtEachPreparingStep lets each of these effects fail once.
-func TestSpec3FailureAtEachPreparingStep(t *testing.T) {
+func TestSpec3FailureAtEachPreparingStep(t *testing.T) { eachLog(t, spec3FailureAtEachPreparingStep) }
+
+func spec3FailureAtEachPreparingStep(t *testing.T, like func(*world) *world) {
 	for _, f := range []fault{failBefore, failAfter} {
 		for k := 0; ; k++ {
-			w := failback(t)
+			w := like(failback(t))
 			w.wish(statemachine.WantMirroring)
 			for range k {
 				if len(w.pending) > 0 {
@@ -230,11 +263,13 @@ func TestSpec3FailureAtEachPreparingStep(t *testing.T) {
 }
 
 // TestInvariant8StopFromEveryPlace stops at every effect from the first start on, with a source that answers nothing any more: it always ends in STOPPED.
-func TestInvariant8StopFromEveryPlace(t *testing.T) {
+func TestInvariant8StopFromEveryPlace(t *testing.T) { eachLog(t, invariant8StopFromEveryPlace) }
+
+func invariant8StopFromEveryPlace(t *testing.T, like func(*world) *world) {
 	for _, answerFirst := range []bool{true, false} {
 		for k := 0; k < 60; k++ {
 			for _, start := range []func(*testing.T) *world{stoppable0, failback} {
-				w := start(t)
+				w := like(start(t))
 				w.wish(statemachine.WantMirroring)
 				for range k {
 					if len(w.pending) > 0 {

@@ -20,6 +20,7 @@ type derived struct {
 	resetAt   int64     // offset of the last MIRROR_PID_RESET observed, −1 if none
 	expired   time.Time // when producers were last forgotten for their age
 	dirty     bool      // the log may differ from what was observed: ask for its end before relying on anything
+	recovering
 
 	rebuilding bool
 	syncThen   func(*Core)
@@ -28,7 +29,7 @@ type derived struct {
 }
 
 func newDerived() derived {
-	return derived{epochs: logtrunc.NewCache(), producers: producerstate.New(), resetAt: -1}
+	return derived{epochs: logtrunc.NewCache(), producers: producerstate.New(), resetAt: -1, recovering: recovering{highestID: -1}}
 }
 
 // setLog takes a new view of the log; who owns it is known from AskOwner, OpenLog and CloseForWrites only.
@@ -47,17 +48,21 @@ func (c *Core) rewindAll() {
 	c.producers.Reset(c.log.Start)
 	c.recordsAt = c.log.Start
 	c.upTo, c.recordsTo, c.resetAt, c.dirty = c.log.Start, c.log.Start, -1, false
+	c.from, c.settled = c.log.Start, c.log.Start
 }
 
 // rewind goes back to a log that ends at end. What producerstate no longer knows is observed again by the next sync.
 func (c *Core) rewind(end int64) {
-	if end <= c.log.Start {
+	if end <= c.log.Start || c.from > c.log.Start && end < c.settled {
 		c.rewindAll()
 		return
 	}
 	c.upTo = c.producers.TruncateTo(min(end, c.upTo))
 	c.epochs.TruncateTo(c.upTo)
-	c.recordsTo = min(c.recordsTo, c.upTo) // a point that can be gone back to is the end of a batch, or the log start
+	c.recordsTo = min(c.recordsTo, c.upTo) // a point that can be gone back to is the end of a batch, or the log start …
+	if c.upTo <= c.recordsAt {
+		c.recordsTo = c.log.Start // … or where a log that was not read whole was read from
+	}
 	if c.resetAt >= c.upTo {
 		c.resetAt = -1
 	}
@@ -77,11 +82,22 @@ func (c *Core) sync(then func(*Core)) {
 		return
 	}
 	c.syncThen, c.rebuilding, c.replayErr = then, true, nil
-	c.ask(Effect{Kind: Rebuild, Offset: c.upTo}, (*Core).rebuilt)
+	if c.cfg.Recovers && c.upTo == c.log.Start {
+		c.askRecovered()
+		return
+	}
+	c.readOn()
 }
+
+// readOn reads the log from where it is known up to.
+func (c *Core) readOn() { c.ask(Effect{Kind: Rebuild, Offset: c.upTo}, (*Core).rebuilt) }
 
 // replayed takes batches of the log. It makes no effect.
 func (c *Core) replayed(e *Event) {
+	if c.facts != nil {
+		c.facts.see(e.Bytes)
+		return
+	}
 	if !c.rebuilding {
 		if c.firstBase < 0 {
 			if h, _, err := batch.Next(e.Bytes); err == nil {
@@ -139,7 +155,12 @@ func (c *Core) holdsRecords() bool { return c.recordsTo > c.log.Start }
 func (c *Core) firstRecord() int64 { return max(c.log.Start, c.recordsAt) }
 
 func (c *Core) rebuilt(e *Event) {
-	c.rebuilding = false
+	elsewhere := c.wished && c.running && c.target() != c.rec.State
+	if e.More && c.upTo < c.log.End && e.Err == nil && c.replayErr == nil && (c.carrying || !elsewhere) {
+		c.readOn()
+		return
+	}
+	c.rebuilding, c.facts = false, nil
 	then := c.syncThen
 	c.syncThen = nil
 	err := e.Err
@@ -165,8 +186,10 @@ func (c *Core) rebuilt(e *Event) {
 		c.fail(fmt.Sprintf("the destination log cannot be read back from %d to %d: %v", c.upTo, c.log.End, err), false)
 		return
 	}
-	c.upTo = max(c.upTo, c.log.End)
-	if c.wished && c.running && c.target() != c.rec.State {
+	if !e.More {
+		c.upTo = max(c.upTo, c.log.End)
+	}
+	if elsewhere { // what is left is read there
 		c.evaluate()
 		return
 	}

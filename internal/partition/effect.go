@@ -34,9 +34,12 @@ const (
 	RaiseStart
 	// RaiseEpoch [Done]: destination leader epoch ≥ Epoch.
 	RaiseEpoch
-	// Rebuild [Replayed…, Done]: read the log's batches in [Offset, log end) and feed them. With First only the one batch that contains Offset is looked at
-	// (where a cut would go through a batch); feeding more does no harm.
+	// Rebuild [Replayed…, Done]: read the log's batches in [Offset, log end) and feed them. The shell may stop after any piece and answer with More set: then Rebuild
+	// is made again for the rest, unless something else is wanted by then. With First a few batches are enough, the one that contains Offset first (where a cut
+	// would go through a batch, where the log begins, the marks of a stop): one piece, however long the log is. Feeding more does no harm.
 	Rebuild
+	// AskRecovered [Done]: Log.Recovered, of a log that can (Config.Recovers). The Log in the answer is read after Recovered has returned.
+	AskRecovered
 	// AddFetcher [Fetched…]: fetch from Offset under Epoch (the source's leader epoch), last fetched epoch LastEpoch (−1 none). It ends with RemoveFetcher. One reply at a
 	// time: after a Fetched the shell fetches this partition again only on Continue.
 	AddFetcher
@@ -98,6 +101,7 @@ const (
 	MarkersWritten                     // Aborts, ResetAt
 	LMERecorded                        // Epoch, Offset
 	LeaderMoved                        // LeaderID, Epoch
+	LogDoubted                         // what the log says of itself is not believed; Message
 )
 
 // Note is one thing to tell.

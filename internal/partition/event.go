@@ -18,7 +18,7 @@ const (
 	// the partition for good (Halt); after any other error the same write is asked for again after a back-off.
 	Persisted
 	// Done answers every effect that has no event of its own. Err set: it failed. Log, when Err is not set, after every effect but QuiesceGroups, SettleProducerIDs and
-	// ClampGroups, and after AwaitReplicated in any case; its Owner is read only after AskOwner.
+	// ClampGroups, and after AwaitReplicated in any case; its Owner is read only after AskOwner. Recovered after AskRecovered, More after Rebuild.
 	Done
 	// SourceSeen answers CheckSource. Source; Err set: no answer, or a refusal (see SourceView.Refused).
 	SourceSeen
@@ -58,6 +58,8 @@ type Event struct {
 	AnswerEpoch  int32
 	AnswerEnd    int64
 	Bytes        []byte
+	More         bool // Rebuild stopped before the log's end
+	Recovered    Recovered
 	Fetch        Fetch
 	Policy       Policy
 }

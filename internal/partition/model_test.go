@@ -127,6 +127,10 @@ type modelLog struct {
 	leaderEpoch int32
 	owner       Ownership
 	lag         bool // replicas confirm nothing
+
+	recovers bool                            // it can be asked what of it need not be read
+	lower    func(known Recovered) Recovered // what it says instead of all it knows; nil: all
+	piece    int                             // batches that one Rebuild feeds at most, 0: all
 }
 
 var (
@@ -162,6 +166,39 @@ func (l *modelLog) append(epoch int32, b []byte) error {
 	}
 	l.settle()
 	return nil
+}
+
+// known is the most that a log may say: every transaction with a batch below From has been ended by a marker that is replicated.
+func (l *modelLog) known() Recovered {
+	k := Recovered{From: l.end, HighestProducerID: -1}
+	open := map[int64]int64{}
+	for i := range l.batches {
+		h := &l.batches[i].h
+		first, isOpen := open[h.ProducerID]
+		switch {
+		case h.Control() && isOpen:
+			delete(open, h.ProducerID)
+			if h.NextOffset() > l.replicated {
+				k.From = min(k.From, first)
+			}
+		case !h.Control() && h.Transactional() && !isOpen:
+			open[h.ProducerID] = h.BaseOffset
+		}
+	}
+	for _, first := range open {
+		k.From = min(k.From, first)
+	}
+	k.From = max(k.From, l.start)
+	k.Epochs = l.epochs().Entries()
+	if l.lower != nil {
+		k = l.lower(k)
+	}
+	for i := range l.batches {
+		if h := &l.batches[i].h; h.BaseOffset < k.From {
+			k.HighestProducerID = max(k.HighestProducerID, h.ProducerID)
+		}
+	}
+	return k
 }
 
 // modelSource is a source partition.
@@ -245,6 +282,7 @@ var (
 
 // load starts a core on what is stored.
 func (w *world) load() {
+	w.cfg.Recovers = w.log.recovers
 	w.core = New(w.cfg)
 	w.pending, w.parked, w.timer, w.last = nil, nil, nil, nil
 	w.step(Event{Kind: Loaded, Record: w.stored, LME: copyLME(w.lme), Log: w.log.view()})
@@ -497,8 +535,18 @@ func (w *world) onLog(e *Effect, f fault, ev *Event) {
 		if l.replicated < e.Offset {
 			ev.Err = context.DeadlineExceeded
 		}
+	case AskRecovered:
+		ev.Recovered = l.known()
 	case Rebuild:
-		for _, m := range l.from(e.Offset) {
+		piece := l.piece
+		if e.First && l.recovers {
+			piece = 2
+		}
+		for i, m := range l.from(e.Offset) {
+			if piece > 0 && i == piece {
+				ev.More = true
+				break
+			}
 			if got := w.core.Step(w.now, Event{Kind: Replayed, Token: e.Token, Bytes: m.bytes}); len(got) > 0 {
 				panic("Replayed made effects")
 			}

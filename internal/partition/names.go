@@ -39,7 +39,7 @@ func (k EffectKind) String() string {
 		Truncate: "Truncate", Reset: "Reset", AwaitTruncated: "AwaitTruncated", RaiseStart: "RaiseStart", RaiseEpoch: "RaiseEpoch", Rebuild: "Rebuild",
 		AddFetcher: "AddFetcher", Continue: "Continue", RemoveFetcher: "RemoveFetcher", Append: "Append", QuiesceGroups: "QuiesceGroups",
 		SettleProducerIDs: "SettleProducerIDs", ClampGroups: "ClampGroups", OpenLog: "OpenLog", ScheduleRetry: "ScheduleRetry", ConsentUsed: "ConsentUsed",
-		Emit: "Emit", Halt: "Halt",
+		Emit: "Emit", Halt: "Halt", AskRecovered: "AskRecovered",
 	}, int(k), "EffectKind")
 }
 
@@ -56,7 +56,7 @@ func (k NoteKind) String() string {
 	return name([]string{
 		StateChanged: "StateChanged", RecordsDropped: "RecordsDropped", RecordsLost: "RecordsLost", Retrying: "Retrying", Refetched: "Refetched",
 		EpochRaised: "EpochRaised", StartRaised: "StartRaised", NothingLeft: "NothingLeft", MarkersWritten: "MarkersWritten", LMERecorded: "LMERecorded",
-		LeaderMoved: "LeaderMoved",
+		LeaderMoved: "LeaderMoved", LogDoubted: "LogDoubted",
 	}, int(k), "NoteKind")
 }
 
@@ -91,7 +91,7 @@ func (n Note) String() string {
 		return fmt.Sprintf("destination leader epoch raised to %d", n.Epoch)
 	case StartRaised:
 		return fmt.Sprintf("log start raised to %d", n.Offset)
-	case NothingLeft:
+	case NothingLeft, LogDoubted:
 		return n.Message
 	case MarkersWritten:
 		var b strings.Builder

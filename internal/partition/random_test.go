@@ -2,11 +2,14 @@ package partition
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/clustermirror/clustermirror/logtrunc"
+	"github.com/clustermirror/clustermirror/producerstate"
 	"github.com/clustermirror/clustermirror/statemachine"
 	"github.com/clustermirror/clustermirror/txnabort"
 	"pgregory.net/rapid"
@@ -20,14 +23,40 @@ type chaos struct {
 	salt     int
 	txn      map[int64]bool // open transactions at the source
 	stopping bool           // a stop has been persisted and nothing else since
+	compared int            // moments at which the core's knowledge of the log was compared with it …
+	partly   int            // … and the core had not read all of it
 }
 
 func newChaos(t *rapid.T) *chaos {
 	c := &chaos{world: newWorld(), t: t, history: map[string]bool{}, txn: map[int64]bool{}}
 	c.cfg.Loss = LossPolicy(rapid.IntRange(0, 2).Draw(t, "loss"))
 	c.cfg.Seed = rapid.Uint64().Draw(t, "seed")
+	c.log.recovers = rapid.Bool().Draw(t, "recovers")
+	c.log.lower = c.says
+	c.log.piece = rapid.IntRange(0, 4).Draw(t, "piece")
 	c.onEffect = c.check
 	return c
+}
+
+// says is what a log that can be asked says: all it knows, often less, and now and then what cannot be.
+func (c *chaos) says(k Recovered) Recovered {
+	switch rapid.IntRange(0, 9).Draw(c.t, "says") {
+	case 0, 1, 2, 3:
+		k.From = c.log.start + int64(rapid.IntRange(0, int(k.From-c.log.start)).Draw(c.t, "from"))
+	case 4:
+		k.From = c.log.end + 1
+	case 5:
+		k.From = c.log.start - 1
+	case 6:
+		k.Epochs = append(k.Epochs, logtrunc.Entry{Epoch: c.log.leaderEpoch, Start: -1})
+	}
+	if rapid.Bool().Draw(c.t, "below only") {
+		i := slices.IndexFunc(k.Epochs, func(e logtrunc.Entry) bool { return e.Start >= k.From })
+		if i >= 0 && k.From >= c.log.start {
+			k.Epochs = k.Epochs[:i]
+		}
+	}
+	return k
 }
 
 // check looks at every effect before it is carried out.
@@ -38,6 +67,12 @@ func (c *chaos) check(e *Effect) {
 	case CheckSource, AskEpoch, AddFetcher, Continue:
 		if c.stopping {
 			c.t.Fatalf("invariant 8: %v during a stop\n%s", e.Kind, c.out.String())
+		}
+	case SettleProducerIDs:
+		for i := range c.log.batches {
+			if id := c.log.batches[i].h.ProducerID; id > e.Offset {
+				c.t.Fatalf("invariant 5: producer ids settled above %d, but %d is in the log\n%s", e.Offset, id, c.out.String())
+			}
 		}
 	case Truncate:
 		c.mayDrop(e, e.Offset)
@@ -120,11 +155,66 @@ func (c *chaos) invariants() {
 			c.t.Fatalf("invariant 3: epoch %d at %d, leader epoch %d\n%s", h.LeaderEpoch, h.BaseOffset, c.log.leaderEpoch, c.out.String())
 		}
 	}
+	c.derivedIsRight()
 	if c.stored.State == statemachine.Stopped && c.log.owner == OwnerOurs && c.lme != nil && c.lme.Offset >= 0 && c.lme.Episode == c.stored.Episode {
 		if open := c.log.producers().InFlight(); len(open) > 0 && !c.clientsWrote() {
 			c.t.Fatalf("invariant 5: STOPPED with %v open\n%s", open, c.out.String())
 		}
 	}
+}
+
+// derivedIsRight compares what the core knows of the log, when it knows all of it, with the log.
+func (c *chaos) derivedIsRight() {
+	k := c.core
+	if k.rebuilding || k.dirty || k.busy != (Token{}) || k.upTo != c.log.end || k.log.End != c.log.end || k.log.Start != c.log.start {
+		return
+	}
+	c.compared++
+	if k.from > k.log.Start {
+		c.partly++
+	}
+	wrong := func(what string, got, want any) {
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			c.t.Fatalf("the core knows %s %v of a log with %v (known from %d): %v\n%s", what, got, want, k.from, &c.log.batchLog, c.out.String())
+		}
+	}
+	for i := range c.log.batches { // what a gap at the log start or the end was written under may be known too
+		at := max(c.log.start, c.log.batches[i].h.BaseOffset)
+		wrong(fmt.Sprintf("epoch at %d", at), k.epochs.EpochAt(at), c.log.batches[i].h.LeaderEpoch)
+	}
+	whole := c.log.producers()
+	ours, theirs := k.producers.InFlight(), whole.InFlight()
+	wrong("open transactions", len(ours), len(theirs))
+	for _, list := range [][]producerstate.Transaction{ours, theirs} {
+		slices.SortFunc(list, func(a, b producerstate.Transaction) int { return cmp.Compare(a.ProducerID, b.ProducerID) })
+	}
+	for i := range theirs {
+		if ours[i].FirstOffset < c.log.start { // it began with a batch that is gone
+			ours[i].FirstOffset, ours[i].FirstTimestamp, theirs[i].FirstOffset, theirs[i].FirstTimestamp = 0, 0, 0, 0
+		}
+		ours[i].CoordinatorEpoch, theirs[i].CoordinatorEpoch = 0, 0 // of a marker that may not have been read
+	}
+	wrong("open transactions", ours, theirs)
+	if len(c.log.batches) == 0 {
+		wrong("records", k.holdsRecords(), false)
+		return
+	}
+	wrong("records", k.holdsRecords(), true)
+	wrong("a first record too high", k.firstRecord() > max(c.log.start, c.log.batches[0].h.BaseOffset), false)
+	last := &c.log.batches[len(c.log.batches)-1]
+	if last.h.NextOffset() == c.log.end {
+		wrong("a reset at the end", k.producers.LastIsReset(), txnabort.IsPIDReset(last.bytes))
+	}
+	if k.lme == nil || k.lme.Offset < 0 || k.lme.Episode != k.rec.Episode {
+		return
+	}
+	reset := int64(-1) // of this episode's stop
+	for _, m := range c.log.from(k.lme.Offset) {
+		if txnabort.IsPIDReset(m.bytes) && m.h.BaseOffset >= k.lme.Offset {
+			reset = m.h.BaseOffset
+		}
+	}
+	wrong("marks", k.marked(), reset >= 0)
 }
 
 func (c *chaos) clientsWrote() bool {
@@ -233,7 +323,7 @@ func (c *chaos) play() {
 	case 12:
 		c.due()
 	case 13:
-		if rapid.IntRange(0, 2).Draw(c.t, "consent?") == 0 {
+		if rapid.IntRange(0, 2).Draw(c.t, "consent?") == 0 && c.core.writing == (Token{}) { // what comes while a state is written is seen afterwards
 			c.consentToAll()
 		}
 		c.wish(statemachine.Desired(rapid.IntRange(0, 2).Draw(c.t, "want")))
@@ -272,8 +362,15 @@ func (c *chaos) play() {
 // TestInvariantsUnderChaos plays random events, failures, stale answers and crashes; the invariants of design.md hold after each step, and a stop with a dead
 // source always ends in STOPPED with nothing open.
 func TestInvariantsUnderChaos(t *testing.T) {
+	compared, partly := 0, 0
+	defer func() {
+		if !t.Failed() && (compared == 0 || partly == 0) {
+			t.Errorf("what the core knows of the log was compared %d times, %d times of a log that was not read whole", compared, partly)
+		}
+	}()
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t)
+		defer func() { compared, partly = compared+c.compared, partly+c.partly }()
 		c.src.view.LeaderEpoch = int32(rapid.IntRange(0, 5).Draw(t, "epoch"))
 		c.src.cache = logtrunc.NewCache(logtrunc.Entry{Epoch: c.src.view.LeaderEpoch})
 		c.load()

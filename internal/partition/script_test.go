@@ -153,7 +153,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.src.answers[epoch] = append(s.src.answers[epoch], r)
 		}
 		fmt.Fprintf(&s.out, "%d answers for epoch %d\n", len(s.src.answers[epoch]), epoch)
-	case "log": // epoch= start= end= replicated= owner= lag|no-lag; batches to append
+	case "log": // epoch= start= end= replicated= owner= lag|no-lag recovers piece=; batches to append
 		num32("epoch", &s.log.leaderEpoch)
 		if flag("lag") {
 			s.log.lag = true
@@ -161,6 +161,10 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		if flag("no-lag") {
 			s.log.lag = false
 		}
+		s.log.recovers = s.log.recovers || flag("recovers")
+		piece := int64(s.log.piece)
+		num("piece", &piece)
+		s.log.piece = int(piece)
 		if flag("wipe") {
 			s.log.batches, s.log.start, s.log.end = nil, 0, 0
 		}
@@ -187,6 +191,22 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.log.owner = OwnerForeign
 		}
 		fmt.Fprintf(&s.out, "log %v, replicated %d, epoch %d, %v\n", &s.log.batchLog, s.log.replicated, s.log.leaderEpoch, s.log.owner)
+	case "says": // from= epochs=epoch@start,…: a log that can be asked what of it need not be read says this, and not what is so; neither: it says what is so
+		s.log.lower = func(k Recovered) Recovered {
+			num("from", &k.From)
+			if v, ok := args["epochs"]; ok {
+				k.Epochs = nil
+				for _, entry := range strings.Split(v, ",") {
+					var e logtrunc.Entry
+					if _, err := fmt.Sscanf(entry, "%d@%d", &e.Epoch, &e.Start); err != nil {
+						d.Fatalf(t, "epochs: %v", err)
+					}
+					k.Epochs = append(k.Epochs, e)
+				}
+			}
+			return k
+		}
+		fmt.Fprintf(&s.out, "ok\n")
 	case "stored": // state= episode= attempt= previous= message= lme= lmo= lme-episode= lme-cluster=
 		states := map[string]statemachine.State{}
 		for _, st := range []statemachine.State{
@@ -199,7 +219,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		if s.stored.State == statemachine.Preparing && args["state"] != "PREPARING" {
 			d.Fatalf(t, "no such state: %q", args["state"])
 		}
-		s.stored.StateEpoch = 10
+		s.stored.StateEpoch, s.stored.FoundOpen = 10, false
 		num32("episode", &s.stored.Episode)
 		n := int64(0)
 		num("attempt", &n)

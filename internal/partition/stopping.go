@@ -316,7 +316,7 @@ func (c *Core) stopMarkers() {
 
 func (c *Core) stopSettle() {
 	c.stopStep(statemachine.SettleProducerIDs)
-	highest := c.producers.HighestProducerID()
+	highest := c.highestProducerID()
 	if highest < 0 {
 		c.stopClamp()
 		return
