@@ -23,6 +23,8 @@ type Config struct {
 	Address func(broker int32) (hostPort string, ok bool)
 	// AttemptBound is how long one controller is waited for before the next one is asked; 0 is 5 s.
 	AttemptBound time.Duration
+	// Intercept, if set, stands around every request: it calls send, or not, and may say something else than send did. It is how tests lose requests and answers.
+	Intercept func(ctx context.Context, req kmsg.Request, send func() (kmsg.Response, error)) (kmsg.Response, error)
 }
 
 // Client is safe for concurrent use. Requests to one node go over one connection, one after the other, except Fetch, which has its own: a long poll holds nobody up.
@@ -89,7 +91,7 @@ func (c *Client) Controller(ctx context.Context, req kmsg.Request) (kmsg.Respons
 			return nil, ErrClosed
 		}
 		bounded, stop := context.WithTimeout(ctx, c.cfg.AttemptBound)
-		resp, err := c.controllers[at].SeedBrokers()[0].Request(bounded, req)
+		resp, err := c.send(bounded, req, func() (kmsg.Response, error) { return c.controllers[at].SeedBrokers()[0].Request(bounded, req) })
 		stop()
 		if err == nil && !notController(resp) {
 			return resp, nil
@@ -108,7 +110,14 @@ func (c *Client) Controller(ctx context.Context, req kmsg.Request) (kmsg.Respons
 
 // At sends req to the controller with this index of Config.Controllers, active or not.
 func (c *Client) At(ctx context.Context, controller int, req kmsg.Request) (kmsg.Response, error) {
-	return c.controllers[controller].SeedBrokers()[0].Request(ctx, req)
+	return c.send(ctx, req, func() (kmsg.Response, error) { return c.controllers[controller].SeedBrokers()[0].Request(ctx, req) })
+}
+
+func (c *Client) send(ctx context.Context, req kmsg.Request, send func() (kmsg.Response, error)) (kmsg.Response, error) {
+	if c.cfg.Intercept == nil {
+		return send()
+	}
+	return c.cfg.Intercept(ctx, req, send)
 }
 
 // Broker sends req to one broker and returns its answer.
@@ -121,7 +130,7 @@ func (c *Client) Broker(ctx context.Context, id int32, req kmsg.Request) (kmsg.R
 	if err != nil {
 		return nil, fmt.Errorf("broker %d at %s: %w", id, address, err)
 	}
-	resp, err := k.SeedBrokers()[0].RetriableRequest(ctx, req)
+	resp, err := c.send(ctx, req, func() (kmsg.Response, error) { return k.SeedBrokers()[0].RetriableRequest(ctx, req) })
 	if err != nil {
 		return nil, fmt.Errorf("broker %d at %s: %s: %w", id, address, kmsg.NameForKey(req.Key()), err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
@@ -63,6 +64,9 @@ type Config struct {
 	Notice func(Event)
 	// Logger gets what Notice gets, and what a person may need on top; nil: nothing is logged.
 	Logger *slog.Logger
+
+	// intercept stands around every request to controllers and brokers, for tests.
+	intercept func(ctx context.Context, req kmsg.Request, send func() (kmsg.Response, error)) (kmsg.Response, error)
 }
 
 // ListenerSecurity is how brokers that connect to this process show who they are. The zero value is PLAINTEXT: whoever reaches the port may read every mirrored topic.

@@ -74,6 +74,7 @@ func (d *Destination) join(ctx context.Context) (err error) {
 	}
 	client := kraftclient.Config{
 		Controllers: d.cfg.Controllers, ControllerOptions: d.cfg.ControllerOptions, BrokerOptions: d.cfg.BrokerOptions, Address: d.address, AttemptBound: d.cfg.RequestTimeout / 2,
+		Intercept: d.cfg.intercept,
 	}
 	if d.client, err = kraftclient.New(client); err != nil {
 		return err

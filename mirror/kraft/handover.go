@@ -7,13 +7,23 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/leaderlog"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-// The hand-over makes a stock broker the leader in one step. The reassignment to the stock replicas stays pending, because none of them is in sync. Then one AlterPartition names this
-// process and every live follower that has the whole log as in sync: that completes the reassignment, so the controllers elect one of them and take this process out, all in one
-// record. Until it is there the partition is closed and led by this process; with it, it is open. A replica that is dead or late stays a replica and catches up from the new leader.
+// The hand-over makes a stock broker the leader in one step. The reassignment to stock replicas stays pending, because none of them is in sync. Then one AlterPartition names this
+// process and all of them as in sync: that completes the reassignment, so the controllers elect one of them and take this process out, all in one record. Until it is there the
+// partition is closed and led by this process; with it, it is open.
+//
+// A reassignment completes only when every replica of its target is in sync, so the target is the live followers that have the whole log, and nobody else: with a dead broker in it a
+// failover would hang, and with the others in sync already a death of this process would make one of them the leader too early. Which replicas were left out is remembered before, and
+// they are added again afterwards, by an ordinary reassignment that Kafka completes when they come back.
+
+// followerWait is how long a live follower that is behind is waited for before it is left out of a hand-over.
+const followerWait = 3 * time.Second
 
 // Open hands the partition over to the stock brokers that have all of it. It needs one of them.
 func (l *Log) Open(ctx context.Context) error {
@@ -35,16 +45,17 @@ func (l *Log) Open(ctx context.Context) error {
 		return err
 	}
 	if p.Leader == d.cfg.NodeID {
+		end := l.log.End()
 		if err := l.handOver(ctx, p); err != nil {
 			return err
 		}
-		d.notice(Event{Kind: HandedOver, Partition: l.tp, Text: fmt.Sprintf("brokers %v hold all of it, up to %d", l.openTo(), l.log.End())})
+		d.notice(Event{Kind: HandedOver, Partition: l.tp, Text: fmt.Sprintf("brokers %v hold all of it, up to %d", l.openTo(), end)})
 	} else if err := l.stepOut(ctx, p); err != nil {
 		return err
 	}
-	if err := d.putBack(ctx, l.tp.Topic); err != nil {
+	if err := errors.Join(d.addAgain(ctx, l.tp.Topic, l.id), d.putBack(ctx, l.tp.Topic)); err != nil {
 		// Clients write already; what is left is settings, and tidyUp goes on with them.
-		d.notice(Event{Kind: Trouble, Partition: l.tp, Err: err, Text: "settings of the topic are not put back yet; it is tried again"})
+		d.notice(Event{Kind: Trouble, Partition: l.tp, Err: err, Text: "settings of the topic are not put back, or replicas not added again yet; it is tried again"})
 	}
 	return l.refresh(ctx)
 }
@@ -64,26 +75,108 @@ func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 	if len(stock) == 0 {
 		return d.errorf(l.tp, "hand-over: no stock broker has a copy; start brokers and wait until the copy has followers")
 	}
-	ready, late := l.caughtUp(p)
+	waiting, done := context.WithTimeout(ctx, followerWait)
+	_ = l.log.AwaitFollowers(waiting, func(end int64, fs []leaderlog.Follower) bool {
+		return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && (f.Position < end || !f.Truncated) })
+	})
+	done()
+	ready, late := l.caughtUp(stock)
 	if len(ready) == 0 {
 		return d.errorf(l.tp, "hand-over: no live broker has everything up to %d; %s", l.log.End(), late)
 	}
 	l.setOpening(true)
 	defer l.setOpening(false)
-	if err := d.setReplicas(ctx, l.tp, stock); err != nil {
+	for {
+		if err := l.rememberLeftOut(ctx, stock, ready); err != nil {
+			return err
+		}
+		if err := d.setReplicas(ctx, l.tp, ready); err != nil {
+			return err
+		}
+		err := d.setISR(ctx, l.tp, append([]int32{d.cfg.NodeID}, ready...), func(p clustermetadata.Partition) bool {
+			return p.Leader >= 0 && p.Leader != d.cfg.NodeID && !slices.Contains(p.Replicas, d.cfg.NodeID)
+		})
+		if err == nil {
+			l.given()
+			return nil
+		}
+		if !errors.Is(err, kerr.IneligibleReplica) || ctx.Err() != nil {
+			return err
+		}
+		// One of them died in between.
+		if cerr := d.meta.caughtUp(ctx); cerr != nil {
+			return errors.Join(err, cerr)
+		}
+		still, late := l.caughtUp(stock)
+		if len(still) == 0 {
+			return d.errorf(l.tp, "hand-over: no live broker has everything up to %d; %s: %w", l.log.End(), late, err)
+		}
+		ready = still
+		if perr := pause(ctx, 50); perr != nil {
+			return errors.Join(err, perr)
+		}
+	}
+}
+
+// rememberLeftOut remembers which replicas have to be added again.
+func (l *Log) rememberLeftOut(ctx context.Context, stock, ready []int32) error {
+	left := slices.DeleteFunc(slices.Clone(stock), func(id int32) bool { return slices.Contains(ready, id) })
+	have, err := l.d.remembered.of(ctx, l.tp.Topic, l.id)
+	if err != nil {
 		return err
 	}
-	if err := d.setISR(ctx, l.tp, append([]int32{d.cfg.NodeID}, ready...), func(p clustermetadata.Partition) bool {
-		return p.Leader >= 0 && p.Leader != d.cfg.NodeID && !slices.Contains(p.Replicas, d.cfg.NodeID)
-	}); err != nil {
+	if slices.Equal(have.LeftOut[l.tp.Partition], left) {
+		return nil
+	}
+	return l.d.remembered.change(ctx, l.tp.Topic, l.id, func(m *memory) {
+		if m.LeftOut == nil {
+			m.LeftOut = map[int32][]int32{}
+		}
+		m.LeftOut[l.tp.Partition] = left
+		if len(left) == 0 {
+			delete(m.LeftOut, l.tp.Partition)
+		}
+	})
+}
+
+// addAgain asks for the replicas that hand-overs of a topic left out.
+func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.TopicID) error {
+	m, err := d.remembered.of(ctx, topic, id)
+	if err != nil || len(m.LeftOut) == 0 {
 		return err
 	}
-	l.given()
-	return nil
+	var all []error
+	done := map[int32]bool{}
+	for partition, left := range m.LeftOut {
+		tp := mirror.TopicPartition{Topic: topic, Partition: partition}
+		p, err := d.partition(tp)
+		if err != nil || slices.Contains(p.Replicas, d.cfg.NodeID) || p.Leader < 0 {
+			continue // not handed over yet, or nobody could copy to them
+		}
+		want := target(p)
+		for _, id := range left {
+			if !slices.Contains(want, id) {
+				want = append(want, id)
+			}
+		}
+		if err := d.setReplicas(ctx, tp, want); err != nil {
+			all = append(all, err)
+			continue
+		}
+		done[partition] = true
+	}
+	if len(done) > 0 {
+		all = append(all, d.remembered.change(ctx, topic, id, func(m *memory) {
+			for p := range done {
+				delete(m.LeftOut, p)
+			}
+		}))
+	}
+	return errors.Join(all...)
 }
 
 // caughtUp are the live stock replicas that have the whole log, in the order in which they are to lead, and a text about the others.
-func (l *Log) caughtUp(p clustermetadata.Partition) (ready []int32, others string) {
+func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 	end, now := l.log.End(), time.Now()
 	positions := map[int32]string{}
 	full := map[int32]bool{}
@@ -92,9 +185,8 @@ func (l *Log) caughtUp(p clustermetadata.Partition) (ready []int32, others strin
 		full[f.Broker] = f.Position >= end && f.Truncated
 	}
 	live := l.d.liveBrokers()
-	for _, id := range target(p) {
+	for _, id := range stock {
 		switch {
-		case id == l.d.cfg.NodeID:
 		case slices.Contains(live, id) && full[id]:
 			ready = append(ready, id)
 		case !slices.Contains(live, id):
@@ -194,9 +286,9 @@ func (d *Destination) tidyOnce(ctx context.Context) {
 		t, ok := d.topic(topic)
 		switch {
 		case !ok || t.ID != m.TopicID: // deleted: nothing is left to put back
-			err = d.remembered.change(ctx, topic, m.TopicID, func(m *memory) { m.Configs, m.Unconfirmed = nil, nil })
-		case m.Configs != nil:
-			err = d.putBack(ctx, topic)
+			err = d.remembered.change(ctx, topic, m.TopicID, func(m *memory) { *m = memory{Version: 1, TopicID: m.TopicID} })
+		default:
+			err = errors.Join(d.addAgain(ctx, topic, t.ID), d.putBack(ctx, topic))
 		}
 		if err != nil && ctx.Err() == nil {
 			d.notice(Event{Kind: Trouble, Err: err, Text: "settings of topic " + topic + " are not put back yet; it is tried again"})

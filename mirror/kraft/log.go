@@ -370,7 +370,7 @@ func (l *Log) lateness() string {
 	if err != nil {
 		return ""
 	}
-	ready, others := l.caughtUp(p)
+	ready, others := l.caughtUp(without(p.Replicas, l.d.cfg.NodeID))
 	return fmt.Sprintf("brokers %v have everything up to %d; %s", ready, l.log.End(), others)
 }
 

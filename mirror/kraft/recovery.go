@@ -166,7 +166,13 @@ func (l *Log) choose(ctx context.Context, copies []replicareader.Copy) (leaderlo
 	for _, s := range choice.Diverged() {
 		l.d.notice(Event{Kind: Trouble, Partition: l.tp, Text: fmt.Sprintf("the copy of broker %d parts from that of broker %d, which is the log now, at %d; it is truncated there", s.Broker, choice.Broker, s.Common)})
 	}
-	return leaderlog.Found{Start: choice.Start, End: choice.End, Epochs: choice.Epochs}, nil
+	found := leaderlog.Found{Start: choice.Start, End: choice.End, Epochs: choice.Epochs, Ends: map[int32]int64{}}
+	for _, s := range choice.Standings {
+		if s.Err == nil {
+			found.Ends[s.Broker] = s.Common
+		}
+	}
+	return found, nil
 }
 
 // rememberTruncation remembers that no replica has followed a cut at offset yet.

@@ -33,9 +33,13 @@ type memory struct {
 	Configs map[string]*string `json:"configs,omitempty"`
 	// Unconfirmed says, by partition, up to where a replica's copy may be trusted, because it has not followed a truncation yet.
 	Unconfirmed map[int32]map[int32]int64 `json:"unconfirmed,omitempty"`
+	// LeftOut are, by partition, the replicas that a hand-over left out, to be added again.
+	LeftOut map[int32][]int32 `json:"left_out,omitempty"`
 }
 
-func (m memory) empty() bool { return len(m.Configs) == 0 && len(m.Unconfirmed) == 0 }
+func (m memory) empty() bool {
+	return len(m.Configs) == 0 && len(m.Unconfirmed) == 0 && len(m.LeftOut) == 0
+}
 
 func newRemembered(log keyedlog.Log) *remembered { return &remembered{log: log} }
 
@@ -100,7 +104,7 @@ func (r *remembered) change(ctx context.Context, topic string, id mirror.TopicID
 	if !ok || m.TopicID != id {
 		m = memory{Version: 1, TopicID: id}
 	}
-	m.Configs, m.Unconfirmed = maps.Clone(m.Configs), cloneUnconfirmed(m.Unconfirmed)
+	m.Configs, m.Unconfirmed, m.LeftOut = maps.Clone(m.Configs), cloneUnconfirmed(m.Unconfirmed), maps.Clone(m.LeftOut)
 	f(&m)
 	var value []byte
 	if !m.empty() {
