@@ -49,6 +49,7 @@ func (l *Log) Append(ctx context.Context, leaderEpoch int32, batches []byte) err
 		l.epochs.Assign(e.Epoch, e.Start)
 	}
 	l.end = c.end()
+	l.tail = l.end
 	l.notify()
 	return nil
 }

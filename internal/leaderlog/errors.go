@@ -19,7 +19,7 @@ var ErrOffsetOutOfRange = errors.New("leaderlog: offset out of range")
 // ErrUnknown: what the followers hold is not known yet. Begin ends that.
 var ErrUnknown = errors.New("leaderlog: content not known yet")
 
-// ErrNoCopy: the batch is not in memory, and no follower is known to have it, or the one that should has it no more. A follower that comes back may have it.
+// ErrNoCopy: the batch is not in memory, and no follower is known to have it. A follower that comes back may have it.
 var ErrNoCopy = errors.New("leaderlog: no follower is known to have the batch")
 
 // ErrClosed: the log was closed.

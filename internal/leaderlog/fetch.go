@@ -94,6 +94,11 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 		a.Batches, a.Size = l.window.read(i, j, q.MaxBytes, true)
 	}
 	a.Back = q.Offset < l.end && q.Offset < l.window.low
+	if a.Back && q.Offset == l.start && l.start > 0 && q.LogStart < q.Offset {
+		// The same, if the batch to be read back begins below our start. What it holds lies below the start: it is made to drop it.
+		a.Back, a.Diverging, a.DivergingEpoch, a.DivergingEnd = false, true, max(q.LastFetchedEpoch, 0), l.start-1
+		return a
+	}
 	l.accept(f, q, a.Back)
 	a.HighWatermark = l.replicated
 	return a
@@ -102,7 +107,7 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 // accept notes the position of a follower whose log agrees with ours. When it is to be sent what is read back, that may have been read before a cut and kept by the server:
 // its limit stays until it is answered from the window, or was told the limit and is back below it. So it may have to take one answer's bytes twice. Under mu.
 func (l *Log) accept(f *follower, q replicaserver.FetchQuery, back bool) {
-	position := q.Offset
+	position := l.reached(q.Offset)
 	if q.LastFetchedEpoch < 0 && l.epochs.EpochAt(q.Offset-1) >= 0 {
 		position = l.start // it holds nothing, wherever its log begins
 	}
@@ -123,7 +128,8 @@ func (l *Log) accept(f *follower, q replicaserver.FetchQuery, back bool) {
 
 // endOf is where an epoch ends here: Kafka's rule over our cache, but for one thing. A Kafka leader's cache begins its own epoch at its end when it becomes leader, so that a follower whose
 // last epoch is above all that the leader's batches have finds out where they part. Ours holds batches' epochs only, for batches of lower epochs are appended still; so every epoch above the
-// latest and up to our own is one that ends where the latest does, and a follower that has it parts from us. (-1, -1): undefined. Under mu.
+// latest and up to our own is one that ends where the latest does, and a follower that has it parts from us. In a log without epochs, an empty one first of all, each of them ends at the
+// end. (-1, -1): undefined. Under mu.
 func (l *Log) endOf(epoch int32) (int32, int64) {
 	latest := l.epochs.Latest()
 	switch {
@@ -131,10 +137,8 @@ func (l *Log) endOf(epoch int32) (int32, int64) {
 		return l.epochs.EndOffsetFor(epoch, l.end)
 	case latest >= 0:
 		return latest, l.end
-	case l.start == l.end:
-		return epoch, l.end
 	}
-	return -1, -1
+	return epoch, l.end
 }
 
 // Offsets says where the log starts and ends, and the leader epochs of its first and last batch, -1 in an empty log.

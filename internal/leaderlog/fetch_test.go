@@ -8,9 +8,12 @@ import (
 	"github.com/clustermirror/clustermirror/logtrunc"
 )
 
-// history is a log [10, 60) of three epochs, 20 offsets of it in memory: 2 from 10, 4 from 30, 5 from 40 on; the leader's epoch is 9.
+// history is a log [10, 60) of three epochs, 20 offsets of it in memory: 2 from 10, 4 from 30, 5 from 40 on; the leader's epoch is 9. The followers have come up to 40.
 func history(t testing.TB) *Log {
 	l := led(t, Options{}, 9, Found{Start: 10, End: 40, Epochs: []logtrunc.Entry{{Epoch: 2, Start: 10}, {Epoch: 4, Start: 30}}})
+	for id := range int32(3) {
+		at(t, l, id+1, 40, 4)
+	}
 	add(t, l, data(40, 5, 5, "a"), data(45, 5, 5, "b"))
 	add(t, l, data(50, 10, 5, "c"))
 	return l
@@ -24,33 +27,33 @@ func TestFetchAnswers(t *testing.T) {
 		last     int32
 		change   func(*replicaserver.FetchQuery)
 		want     string
-		position int64 // noted, -1 none
+		position int64 // noted; 40 before
 	}{
 		{"in memory", 40, 4, nil, "[40-44@5 45-49@5 50-59@5]", 40},
 		{"in the second batch of a chunk", 45, 5, nil, "[45-49@5 50-59@5]", 45},
 		{"at the end", 60, 5, nil, "[]", 60},
 		{"below what is in memory", 35, 4, nil, "back", 35},
 		{"at the start", 10, -1, nil, "back", 10},
-		{"at the start, with batches from before it", 10, 1, nil, "back", 10},
-		{"below the start", 9, 2, nil, "code 1", -1},
-		{"below the start without an epoch", 9, -1, nil, "code 1", -1},
-		{"beyond the end without an epoch", 61, -1, nil, "code 1", -1},
-		{"beyond the end", 61, 5, nil, "diverging 5:60", -1},
-		{"an epoch that ended before", 35, 2, nil, "diverging 2:30", -1},
-		{"an epoch that we lack", 50, 3, nil, "diverging 2:30", -1},
-		{"an epoch below all", 20, 1, nil, "diverging 1:10", -1},
-		{"an epoch above our batches', not above our own", 50, 9, nil, "diverging 5:60", -1},
-		{"an epoch between the two", 55, 7, nil, "diverging 5:60", -1},
-		{"an epoch above our own", 50, 10, nil, "code 1", -1},
-		{"an epoch that begins later here", 35, 5, nil, "diverging 4:40", -1},
+		{"at the start, with batches from before it", 10, 1, nil, "diverging 1:9", 40},
+		{"below the start", 9, 2, nil, "code 1", 40},
+		{"below the start without an epoch", 9, -1, nil, "code 1", 40},
+		{"beyond the end without an epoch", 61, -1, nil, "code 1", 40},
+		{"beyond the end", 61, 5, nil, "diverging 5:60", 40},
+		{"an epoch that ended before", 35, 2, nil, "diverging 2:30", 40},
+		{"an epoch that we lack", 50, 3, nil, "diverging 2:30", 40},
+		{"an epoch below all", 20, 1, nil, "diverging 1:10", 40},
+		{"an epoch above our batches', not above our own", 50, 9, nil, "diverging 5:60", 40},
+		{"an epoch between the two", 55, 7, nil, "diverging 5:60", 40},
+		{"an epoch above our own", 50, 10, nil, "code 1", 40},
+		{"an epoch that begins later here", 35, 5, nil, "diverging 4:40", 40},
 		{"no epoch inside the log: Kafka accepts", 50, -1, nil, "[50-59@5]", 10},
-		{"inside a batch with an empty log", 47, -1, func(q *replicaserver.FetchQuery) { q.LogStart = 47 }, "[45-49@5 50-59@5]", 10},
-		{"inside a batch with a log", 47, 5, nil, "diverging 5:45", -1},
-		{"an older leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.LeaderEpoch = 8 }, "code 74", -1},
-		{"a newer leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.LeaderEpoch = 10 }, "code 76", -1},
+		{"inside a batch with an empty log", 47, -1, nil, "[45-49@5 50-59@5]", 10},
+		{"inside a batch with a log", 47, 5, nil, "diverging 5:45", 40},
+		{"an older leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.LeaderEpoch = 8 }, "code 74", 40},
+		{"a newer leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.LeaderEpoch = 10 }, "code 76", 40},
 		{"no leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.LeaderEpoch = -1 }, "[40-44@5 45-49@5 50-59@5]", 40},
-		{"not a replica", 40, 4, func(q *replicaserver.FetchQuery) { q.Broker = 7 }, "code 76", -1},
-		{"not a replica, no leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.Broker, q.LeaderEpoch = 7, -1 }, "code 6", -1},
+		{"not a replica", 40, 4, func(q *replicaserver.FetchQuery) { q.Broker = 7 }, "code 76", 40},
+		{"not a replica, no leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.Broker, q.LeaderEpoch = 7, -1 }, "code 6", 40},
 		{"one byte: one batch", 40, 4, func(q *replicaserver.FetchQuery) { q.MaxBytes = 1 }, "[40-44@5]", 40},
 		{"no byte: one batch", 40, 4, func(q *replicaserver.FetchQuery) { q.MaxBytes = 0 }, "[40-44@5]", 40},
 		{"bytes of two batches", 40, 4, func(q *replicaserver.FetchQuery) { q.MaxBytes = len(data(40, 5, 5, "a")) * 2 }, "[40-44@5 45-49@5]", 40},
@@ -74,7 +77,7 @@ func TestFetchAnswers(t *testing.T) {
 			if size != a.Size || a.LeaderEpoch != 9 || a.LastStableOffset != -1 {
 				t.Errorf("size %d of %d bytes, leader epoch %d, last stable offset %d", a.Size, size, a.LeaderEpoch, a.LastStableOffset)
 			}
-			if a.Code == 0 && (a.LogStart != 10 || a.HighWatermark != 10) || a.Code != 0 && (a.LogStart != -1 || a.HighWatermark != -1) {
+			if a.Code == 0 && (a.LogStart != 10 || a.HighWatermark != 40) || a.Code != 0 && (a.LogStart != -1 || a.HighWatermark != -1) {
 				t.Errorf("log start %d, high watermark %d", a.LogStart, a.HighWatermark)
 			}
 			if got := l.Followers()[0].Position; got != c.position {
@@ -86,6 +89,7 @@ func TestFetchAnswers(t *testing.T) {
 
 func TestFetchReturnsOneSlicePerChunk(t *testing.T) {
 	l := led(t, Options{}, 0, Found{})
+	at(t, l, 1, 0, -1)
 	var first [][]byte
 	for i := range 50 {
 		first = append(first, data(int64(i), 1, 0, "x"))

@@ -12,9 +12,9 @@ type Follower struct {
 	Live     bool
 	Position int64     // its copy is ours up to here; -1: it has not fetched since Begin
 	Seen     time.Time // its last fetch, the zero time if there was none since Begin
-	// Truncated says that it has followed the last TruncateTo or ResetTo, and each before it.
+	// Truncated says that it has fetched and agreed since the last Begin, TruncateTo or ResetTo.
 	Truncated bool
-	// Limit is the lowest end left by a TruncateTo or ResetTo of which it is not certain yet that it followed it; -1: none. From there on it may hold what was cut. Whoever
+	// Limit is the lowest end left by Begin, TruncateTo or ResetTo of which it is not certain yet that it followed it; -1: none. From there on it may hold what was cut. Whoever
 	// recovers the log after this process needs it (Found.Limits).
 	Limit    int64
 	LogStart int64 // its log start offset, as it said last; -1 unknown
@@ -38,7 +38,7 @@ type follower struct {
 func (f *follower) agreed() bool { return f.position >= 0 && f.limit == none }
 
 // SetFollowers says which brokers are replicas beside us, which of them are live, and how many copies must confirm a batch (min.insync.replicas). What is known of a broker that stays is kept.
-// A broker that is new, or comes back, has to begin at or below every cut made since Begin.
+// A broker that is new, or comes back, has to begin at or below every end that Begin and the cuts since left.
 //
 // Replicated is the k-th largest of the followers' positions, k = max(1, min(want, live followers)), but never above the furthest live follower's. A dead follower's position counts: its disk
 // has the bytes, and if it did not count, one restarting broker would stop the stop of a mirror although as many copies as asked for exist. Only k shrinks, as Kafka's in-sync set does, else a
@@ -73,7 +73,6 @@ func (l *Log) forget(f *follower) {
 	if end, ok := l.found.Ends[f.id]; ok {
 		f.hint = min(end, f.limit)
 	}
-	f.truncated = f.limit == none
 }
 
 // Followers lists the followers in the order of SetFollowers. The slice is the caller's.
@@ -135,27 +134,37 @@ func (l *Log) cutFollowers(end int64) {
 	l.cuts++
 	l.lowestCut = min(l.lowestCut, end)
 	for _, f := range l.followers {
-		f.position, f.hint, f.limit, f.truncated, f.told = min(f.position, end), min(f.hint, end), min(f.limit, end), false, false
+		f.position, f.hint, f.limit, f.truncated, f.told = l.reached(min(f.position, end)), min(f.hint, end), min(f.limit, end), false, false
 	}
 }
 
-// holders are the followers whose copies reach beyond from, and up to where the copies of all of these are ours. Those that are live and agree with us come alone if there are any:
-// whatever they hold is ours. Else all others, the live ones first, the furthest first. Under mu.
-func (l *Log) holders(from int64) (ids []int32, limit int64) {
+// reached is a position as it counts: a follower that has the last batch has everything, even where a gap follows it. Under mu.
+func (l *Log) reached(position int64) int64 {
+	if position >= l.tail {
+		return l.end
+	}
+	return position
+}
+
+// holders are the followers whose copies reach beyond from; least is up to where each of them reaches, limit up to where whatever they hold is ours. Those that are live and agree with us
+// come alone if there are any. Else all others, the live ones first, the furthest first. Under mu.
+func (l *Log) holders(from int64) (ids []int32, least, limit int64) {
 	var some []*follower
-	limit = l.end
+	least, limit = l.end, l.end
 	for _, f := range l.followers {
 		if f.live && f.agreed() && f.position > from {
 			some = append(some, f)
+			least = min(least, f.position)
 		}
 	}
 	if len(some) == 0 {
 		for _, f := range l.followers {
 			if reach := max(f.position, f.hint); reach > from {
 				some = append(some, f)
-				limit = min(limit, reach)
+				least = min(least, reach)
 			}
 		}
+		limit = least
 	}
 	slices.SortStableFunc(some, func(a, b *follower) int {
 		if a.live != b.live {
@@ -173,5 +182,5 @@ func (l *Log) holders(from int64) (ids []int32, limit int64) {
 	for _, f := range some {
 		ids = append(ids, f.id)
 	}
-	return ids, limit
+	return ids, least, limit
 }

@@ -11,9 +11,9 @@ import (
 
 // Back reads batches from followers' copies.
 type Back interface {
-	// ReadBack reads whole, checked batches of our log from one of holders: at most max bytes, but at least one batch; the first one contains from, or is the first
-	// after it. holders are the followers whose copies reach beyond from, best first. The bytes are read-only for ever. It returns nothing only if that copy has no batch from there
-	// on, which the log takes for an error: a copy that reaches beyond from has a last batch, whatever retention and compaction did. It ends with ctx.
+	// ReadBack reads whole, checked batches of our log from one of holders: at most max bytes, but at least one batch; the first one contains from, or is the first after it. holders are
+	// the followers whose copies reach beyond from, best first. Nothing, without an error, says that this copy has no batch from there on, and is believed: up to where all of holders
+	// reach, there is none. The bytes are read-only for ever. It ends with ctx.
 	ReadBack(ctx context.Context, from int64, max int, holders []int32) ([]byte, error)
 }
 
@@ -28,11 +28,14 @@ type Options struct {
 
 // Found is what recovery found of a partition in the followers' copies.
 type Found struct {
-	Start, End int64
-	Epochs     []logtrunc.Entry // leader epochs of the batches, with their first offsets
+	Start int64
+	// End is best where the last batch ends. A copy that was cut in a gap ends beyond that until its broker restarts; with such an end Replicated may stay below End until the next append.
+	End    int64
+	Epochs []logtrunc.Entry // leader epochs of the batches, with their first offsets
 	// Ends is up to where each broker's copy is the log that was found. It only says where ReadBack may look before that broker has fetched; nil is fine.
 	Ends map[int32]int64
-	// Limits are the brokers of which it is not known that they followed a truncation, and where that ended: they have to come at or below it first, whatever their epochs say.
+	// Limits are the brokers of which it is not known that they followed a truncation, and where that ended: they have to come at or below it first, whatever their epochs say. For every
+	// other broker that is End: what it may hold beyond need not be what is appended next.
 	Limits map[int32]int64
 }
 
@@ -55,11 +58,12 @@ type Log struct {
 	leaderEpoch int32 // -1 before Lead
 
 	start, end int64
+	tail       int64 // end of the last batch below end, as far as it is known: nothing lies between the two. Else end
 	replicated int64
 	epochs     *logtrunc.Cache
 	window     window
 	cuts       int   // truncations and resets so far
-	lowestCut  int64 // lowest end that one of them left since Begin; none: there was none
+	lowestCut  int64 // lowest end that Begin or one of them left
 
 	followers []*follower // in the order of SetFollowers
 	found     Found
@@ -97,9 +101,9 @@ func (l *Log) Begin(f Found) {
 	l.known = true
 	l.start, l.end, l.replicated = f.Start, max(f.Start, f.End), f.Start
 	l.epochs = logtrunc.NewCache(f.Epochs...)
-	l.window.low = l.end
+	l.window.low, l.tail = l.end, l.end
 	l.cuts++
-	l.lowestCut = none
+	l.lowestCut = l.end // nobody is known to hold what will be appended
 	l.found = f
 	for _, f := range l.followers {
 		l.forget(f)
@@ -209,7 +213,7 @@ func (l *Log) AwaitReplicated(ctx context.Context, offset int64) error {
 	return l.await(ctx, "wait for replication", offset, func() bool { return l.replicated >= offset })
 }
 
-// AwaitTruncated waits until every live follower has followed the last TruncateTo or ResetTo: it fetched at or below the end that was left, and its log agreed with ours there.
+// AwaitTruncated waits until every live follower has followed the last TruncateTo, ResetTo or Begin: it fetched at or below the end that was left, and its log agreed with ours there.
 // With no live follower it returns at once. When ctx ends first, errors.Is finds the context's error.
 func (l *Log) AwaitTruncated(ctx context.Context) error {
 	return l.await(ctx, "wait for truncation", l.End(), func() bool {

@@ -99,7 +99,11 @@ func bounded(t testing.TB) context.Context {
 
 // query is a Fetch of broker at offset, whose last batch has that epoch.
 func query(l *Log, broker int32, offset int64, lastEpoch int32) replicaserver.FetchQuery {
-	return replicaserver.FetchQuery{Broker: broker, BrokerEpoch: -1, LeaderEpoch: l.LeaderEpoch(), Offset: offset, LastFetchedEpoch: lastEpoch, MaxBytes: 1 << 20}
+	q := replicaserver.FetchQuery{Broker: broker, BrokerEpoch: -1, LeaderEpoch: l.LeaderEpoch(), Offset: offset, LastFetchedEpoch: lastEpoch, MaxBytes: 1 << 20}
+	if lastEpoch < 0 {
+		q.LogStart = offset // empty
+	}
+	return q
 }
 
 // at has a follower fetch at offset and be accepted.

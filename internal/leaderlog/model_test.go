@@ -284,7 +284,14 @@ func (w *world) crash() {
 	for _, b := range w.truth {
 		cache.Assign(b.epoch, b.base)
 	}
-	w.end = max(reach, w.start)
+	w.end = max(w.last(), w.start)
+	for _, s := range w.followers { // those that could not be asked
+		if _, ok := f.Ends[s.id]; !ok {
+			if limit, ok := f.Limits[s.id]; !ok || limit > w.end {
+				f.Limits[s.id] = w.end
+			}
+		}
+	}
 	f.Start, f.End, f.Epochs = w.start, w.end, cache.Entries()
 	w.sayf("crash; found [%d, %d] in %d, limits %v", f.Start, f.End, best.id, f.Limits)
 	w.lowerEpoch()
@@ -304,7 +311,7 @@ func (w *world) check() {
 	if replicated > w.replicated && replicated > start {
 		have, live, both := 0, 0, 0
 		for i, known := range w.log.Followers() { // who is live is as the log was told
-			has := w.followers[i].end >= replicated && w.followers[i].has(w.truth, w.start, replicated)
+			has := w.followers[i].has(w.truth, w.start, replicated)
 			if has {
 				have++
 			}
@@ -392,7 +399,7 @@ func (w *world) finish() error {
 		}
 	}
 	for _, s := range w.followers {
-		if s.end != w.end || s.start != w.start || !s.has(w.truth, w.start, w.end) {
+		if s.end > w.end || s.end < w.last() || s.start != w.start || !s.has(w.truth, w.start, w.end) {
 			return fmt.Errorf("follower %d ends as [%d, %d] %s\nthe log is [%d, %d] %s", s.id, s.start, s.end, spans(s.bytes()), w.start, w.end, spans(w.bytes()))
 		}
 	}
@@ -426,6 +433,14 @@ func (w *world) finish() error {
 		return fmt.Errorf("%d bytes are held after the end", used)
 	}
 	return nil
+}
+
+// last is the end of the last batch; the end may lie above it.
+func (w *world) last() int64 {
+	if n := len(w.truth); n > 0 {
+		return w.truth[n-1].last + 1
+	}
+	return w.start
 }
 
 func (w *world) bytes() []byte {

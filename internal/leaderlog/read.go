@@ -73,7 +73,7 @@ func (l *Log) read(ctx context.Context, from int64, most int, one bool) (parts [
 			l.mu.Unlock()
 			return parts, size, from, false, nil
 		}
-		ids, limit := l.holders(from)
+		ids, least, limit := l.holders(from)
 		cuts, low := l.cuts, l.window.low
 		l.mu.Unlock()
 		b, err := l.readCopy(ctx, from, most, ids)
@@ -85,6 +85,9 @@ func (l *Log) read(ctx context.Context, from int64, most int, one bool) (parts [
 		l.mu.Unlock()
 		if !same {
 			continue // what was read may have been cut
+		}
+		if len(b) == 0 {
+			return nil, 0, min(least, low), true, nil
 		}
 		kept, next, end := cut(b, from, limit, most, one)
 		if len(kept) > 0 {
@@ -125,9 +128,6 @@ func (l *Log) readCopy(ctx context.Context, from int64, most int, ids []int32) (
 	b, err := l.back.ReadBack(ctx, from, most, ids)
 	if err != nil {
 		return nil, l.fail("read", from, err, "from the copies of brokers %d", ids)
-	}
-	if len(b) == 0 {
-		return nil, l.fail("read", from, ErrNoCopy, "the copies of brokers %d end there", ids)
 	}
 	return b, nil
 }

@@ -37,7 +37,7 @@ func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 			return l.end, nil
 		}
 		cuts := l.cuts
-		ids, limit := l.holders(offset - 1)
+		ids, _, limit := l.holders(offset - 1)
 		l.mu.Unlock()
 		end, err := l.cutBelow(ctx, offset, ids, limit)
 		l.mu.Lock()
@@ -45,9 +45,6 @@ func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 			return 0, err
 		}
 		if cuts == l.cuts {
-			if end <= l.start {
-				end = l.start
-			}
 			l.cut(end)
 			return l.end, nil
 		}
@@ -75,8 +72,8 @@ func (l *Log) cutBelow(ctx context.Context, offset int64, ids []int32, limit int
 		return 0, err
 	}
 	kept, _, end := cut(b, offset-1, limit, 1, true)
-	if end == endLimit && len(kept) == 0 {
-		return offset, nil // the batch that follows is not ours: a gap
+	if len(b) == 0 || end == endLimit && len(kept) == 0 {
+		return offset, nil // a gap, or what follows is not ours
 	}
 	h, _, err := batch.Next(kept)
 	if err != nil {
@@ -100,6 +97,10 @@ func (l *Log) cut(end int64) {
 	l.dropBack(i)
 	w.low = min(w.low, end)
 	l.end, l.replicated = end, min(l.replicated, end)
+	l.tail = max(w.low, l.start)
+	if n := len(w.chunks); n > 0 {
+		l.tail = w.chunks[n-1].end()
+	}
 	l.epochs.TruncateTo(end)
 	l.cutFollowers(end)
 	l.advance()
@@ -109,7 +110,7 @@ func (l *Log) cut(end int64) {
 // empty drops everything; the log is then empty at start. Under mu.
 func (l *Log) empty(start int64) {
 	l.dropAll()
-	l.start, l.end, l.replicated, l.window.low = start, start, start, start
+	l.start, l.end, l.tail, l.replicated, l.window.low = start, start, start, start, start
 	l.epochs.Reset()
 	l.cutFollowers(start)
 	l.advance()
