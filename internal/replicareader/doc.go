@@ -30,7 +30,8 @@
 // So Ends asks ListOffsets with -2, Read asks Fetch with -3. Both need rights of a client only: DESCRIBE, and READ, on the topic. Brokers from 3.5 on are read (Fetch version 15): in
 // versions 12 to 14 kmsg cannot write the replica id without a tag that they refuse, by closing the connection.
 //
-// The last stable offset of a copy is safe to read from, as no transaction is open below it, but may lie far below the truth, down to the log start, by the same reason.
+// The last stable offset of a copy is safe to read from, as no transaction is open below it, but may lie far below the truth, down to the log start, for the same reason. So may the
+// log start: a broker that was killed has the one that it wrote down (every 60 s) until the leader or an operator raises it again.
 //
 // A broker's epoch cache is not used for Epochs: it knows epochs under which nothing was written (a leader notes its own at once), and forgets what the log start passed. Batch
 // headers are what another log's cache is built of, so they are what counts.

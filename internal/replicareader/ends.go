@@ -21,7 +21,7 @@ const (
 type Ends struct {
 	Start int64 // log start offset; the first batch may begin below it
 	End   int64 // log end offset, whatever the high watermark is
-	// LastStable is the copy's own last stable offset, at most End; -1: not known. Below it no transaction is open. It is bounded by the high watermark that the broker knows,
+	// LastStable is the copy's own last stable offset, within [Start, End]; -1: not known. Between Start and it no transaction is open. It is bounded by the high watermark that the broker knows,
 	// which on a follower lags behind, and stands still while nobody leads: it may be far below what is stable, never above.
 	LastStable int64
 	Err        error // *Error: nothing else in here counts
@@ -113,7 +113,7 @@ func (r *Reader) stable(ctx context.Context, broker int32, targets []Target, all
 				e = Ends{LastStable: -1, Err: refused} // the start and end are those of another topic with this name
 			}
 		} else if rp.LastStableOffset >= 0 {
-			e.LastStable = min(rp.LastStableOffset, e.End)
+			e.LastStable = max(e.Start, min(rp.LastStableOffset, e.End)) // a high watermark that was lost counts from 0, below the log start
 		}
 		all[t] = e
 	}

@@ -70,6 +70,19 @@ func TestEndsOfOneBadPartitionHarmNoOther(t *testing.T) {
 	}
 }
 
+func TestEndsKeepTheLastStableOffsetWithinTheCopy(t *testing.T) {
+	b := newBrokers(t)
+	o := b.target("orders", 0)
+	c := b.put(1, o, data(3, 0, 4, 10))
+	for stable, want := range map[int64]int64{-1: -1, 0: 3, 2: 3, 3: 3, 5: 5, 7: 7, 8: 7} { // 8: the copy grew after its end was told
+		c.stable = stable
+		got, err := New(b).Ends(t.Context(), 1, []Target{o})
+		if err != nil || got[o] != (Ends{Start: 3, End: 7, LastStable: want}) {
+			t.Errorf("%d: %+v, %v", stable, got[o], err)
+		}
+	}
+}
+
 func TestEndsSeeATopicCreatedAgain(t *testing.T) {
 	b := newBrokers(t)
 	o := b.target("orders", 0)
