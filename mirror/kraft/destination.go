@@ -37,6 +37,7 @@ type Destination struct {
 	identity   *identity
 	memory     *leaderlog.Memory
 	barrier    barrier
+	looking    chan struct{} // how many partitions' epochs are looked for at a time
 	settings   topicSettings
 	limits     topicLimits
 	cluster    string
@@ -59,7 +60,7 @@ func Join(ctx context.Context, cfg Config) (*Destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Destination{cfg: cfg, logs: map[mirror.TopicPartition]*Log{}, memory: leaderlog.NewMemory(cfg.Window)}
+	d := &Destination{cfg: cfg, logs: map[mirror.TopicPartition]*Log{}, memory: leaderlog.NewMemory(cfg.Window), looking: make(chan struct{}, 64)}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	if err := d.join(ctx); err != nil {
 		_ = d.Close()
@@ -403,7 +404,11 @@ func (d *Destination) follow(changes []clustermetadata.Change) {
 			if p.Topic == "" {
 				p = c.Before
 			}
-			if l := d.known(mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}); l != nil {
+			l := d.known(mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition})
+			if l == nil && c.After.Leader == d.cfg.NodeID && d.membership.brokerEpoch() >= 0 {
+				l = d.log(mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition})
+			}
+			if l != nil {
 				l.metadataChanged(c)
 			}
 		case clustermetadata.ConfigChanged:

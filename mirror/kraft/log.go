@@ -148,25 +148,28 @@ func (l *Log) metadataChanged(c clustermetadata.Change) {
 	l.mu.Lock()
 	ours, opening := l.ours, l.opening
 	l.epoch = now.LeaderEpoch
-	stock := now.Leader >= 0 && now.Leader != d.cfg.NodeID
-	if stock {
+	other := now.Leader >= 0 && now.Leader != d.cfg.NodeID
+	stock := other && !slices.Contains(d.cfg.Peers, now.Leader)
+	if other {
 		l.ours = false
 	}
 	l.mu.Unlock()
 	switch {
-	case now.Leader == d.cfg.NodeID && ours:
+	case now.Leader == d.cfg.NodeID && !ours:
+		d.regainSoon(l)
+	case now.Leader == d.cfg.NodeID:
 		l.log.Lead(now.LeaderEpoch)
 		if !slices.Equal(now.Replicas, before.Replicas) {
 			l.setFollowers(now)
 		}
-	case stock:
+	case other:
 		l.log.Resign()
 	}
 	if ours && stock && !opening {
 		err := d.errorf(l.tp, "broker %d leads it although it was not stopped (leader epoch %d): clients may write into the copy. Its log is not taken back: stop the topic, look at what was written, and start it again", now.Leader, now.LeaderEpoch)
 		d.notice(Event{Kind: Violation, Partition: l.tp, Err: err, Text: err.Error()})
 	}
-	if ours && !opening && !stock && l.work.TryLock() { // not one of our own procedures
+	if ours && !opening && !other && l.work.TryLock() { // not one of our own procedures
 		l.work.Unlock()
 		if !slices.Equal(now.Replicas, before.Replicas) || !slices.Equal(now.Adding, before.Adding) || !slices.Equal(now.Removing, before.Removing) {
 			d.notice(Event{Kind: ShapeChanged, Partition: l.tp, Text: fmt.Sprintf("somebody changed its replicas: %v (adding %v, removing %v), before %v (adding %v, removing %v). Copies on brokers that were taken out are deleted by their brokers",

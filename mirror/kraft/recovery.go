@@ -32,11 +32,8 @@ func (d *Destination) regain(ctx context.Context) error {
 		}
 	})
 	errs := make(chan error, len(mine))
-	slots := make(chan struct{}, 64)
 	for _, p := range mine {
 		go func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
 			tp := mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}
 			l := d.log(tp)
 			if l == nil {
@@ -58,9 +55,34 @@ func (d *Destination) regain(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// regainSoon learns what a partition holds that this process leads now without having asked for it: another mirror process has given it away, or it was led here before a long
+// absence. Where a creation or a take-over is under way, that does it.
+func (d *Destination) regainSoon(l *Log) {
+	if d.settingsInUse(l.tp.Topic) {
+		return
+	}
+	d.spawn(func(ctx context.Context) {
+		if !l.work.TryLock() {
+			return
+		}
+		defer l.work.Unlock()
+		if l.mine("") == nil && !l.log.Held() {
+			return
+		}
+		bounded, stop := context.WithTimeout(ctx, copyWait+d.cfg.RequestTimeout)
+		defer stop()
+		if err := l.regain(bounded); err != nil && ctx.Err() == nil {
+			d.notice(Event{Kind: Trouble, Partition: l.tp, Err: err, Text: "what it holds is not known yet; it is tried again when it is opened"})
+		}
+	})
+}
+
 // regain learns what the partition holds, and serves it. Under work; this process leads the partition.
 func (l *Log) regain(ctx context.Context) error {
 	d := l.d
+	if l.mine("") == nil && !l.log.Held() {
+		return nil
+	}
 	p, err := d.partition(l.tp)
 	if err != nil {
 		return err
@@ -152,6 +174,12 @@ func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (leaderlog.
 }
 
 func (l *Log) choose(ctx context.Context, copies []replicareader.Copy) (leaderlog.Found, error) {
+	select { // each look is a row of small reads from the same few brokers
+	case l.d.looking <- struct{}{}:
+		defer func() { <-l.d.looking }()
+	case <-ctx.Done():
+		return leaderlog.Found{}, l.d.errorf(l.tp, "what it holds is not known: %w", ctx.Err())
+	}
 	for i := range copies {
 		c := &copies[i]
 		if c.Err != nil {
