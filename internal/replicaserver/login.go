@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -42,7 +43,7 @@ func (c *connection) handshake(req *kmsg.SASLHandshakeRequest) (kmsg.Response, e
 		return resp, &refusal{"login", "another mechanism than that of the first login"}
 	case !slices.Contains(resp.SupportedMechanisms, req.Mechanism):
 		resp.ErrorCode = codeUnsupportedMechanism
-		return resp, &refusal{"mechanism", "it is not offered here; set one of those that are as the brokers' sasl.mechanism.inter.broker.protocol"}
+		return resp, &refusal{"mechanism", fmt.Sprintf("%.20q is not offered here; the brokers' sasl.mechanism.inter.broker.protocol must be one of %q", req.Mechanism, resp.SupportedMechanisms)}
 	case req.Mechanism == mechanismPlain:
 		c.login.exchange = plainExchange(sasl.Plain)
 	case req.Mechanism == mechanismScram256:

@@ -52,7 +52,7 @@ func distinguishedName(subject []byte) (string, error) {
 				b.WriteString(keyword + "=#" + hex.EncodeToString(a.Value.FullBytes))
 				continue
 			}
-			b.WriteString(keyword + "=" + escapeValue(strings.ToValidUTF8(string(a.Value.Bytes), "\uFFFD")))
+			b.WriteString(keyword + "=" + escapeValue(string(a.Value.Bytes)))
 		}
 	}
 	return b.String(), nil
