@@ -198,25 +198,17 @@ func (c *cluster) format() error {
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("kafkatest: format broker 1: %w\n%s", err, out.Bytes())
 	}
-	files, err := os.ReadDir(first.dataDir())
+	meta, err := os.ReadFile(filepath.Join(first.dataDir(), "meta.properties"))
 	if err != nil {
 		return err
 	}
 	for _, n := range c.nodes[1:] {
-		if err := os.MkdirAll(n.dataDir(), 0o755); err != nil {
+		// From 4.4 on there is a folder with the first records in it.
+		if err := os.CopyFS(n.dataDir(), os.DirFS(first.dataDir())); err != nil {
 			return err
 		}
-		for _, f := range files {
-			b, err := os.ReadFile(filepath.Join(first.dataDir(), f.Name()))
-			if err != nil {
-				return err
-			}
-			if f.Name() == "meta.properties" {
-				b = rewriteMeta(b, n.id)
-			}
-			if err := os.WriteFile(filepath.Join(n.dataDir(), f.Name()), b, 0o644); err != nil {
-				return err
-			}
+		if err := os.WriteFile(filepath.Join(n.dataDir(), "meta.properties"), rewriteMeta(meta, n.id), 0o644); err != nil {
+			return err
 		}
 	}
 	return nil

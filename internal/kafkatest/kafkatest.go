@@ -18,6 +18,12 @@
 //
 // CLUSTERMIRROR_KAFKA_VERSION names another default version, CLUSTERMIRROR_CACHE another cache folder.
 //
+// # A process that joins the cluster as one more broker
+//
+// Options.Controller and Options.Internal are the security that it meets; ListenerOptions, PEM and ServerTLS are what it shows, BrokerPrincipal is whom it sees. Its network is cut by
+// ControllerProxies, by a proxy.Dialer (addresses that it learns by itself), and by ProxyTo (in front of its own listener). WriteAlways tries to write where nobody may,
+// LogDirs and MetadataLogBytes show what brokers have on disk.
+//
 // # One cluster set a machine
 //
 // A lock in the cache folder is held from the first cluster of a process to the end of its last one (Shared: to the end of the process). Packages whose tests start Kafka take turns.

@@ -101,7 +101,7 @@ func (o Options) checkSecurity() error {
 		}
 	}
 	if o.Controllers > 1 && o.Controller.scram() {
-		return fmt.Errorf("kafkatest: SCRAM on the CONTROLLER listener of %d controllers: they log in to each other before one of them has read the users (measured with 4.3.1: no election"+
+		return fmt.Errorf("kafkatest: SCRAM on the CONTROLLER listener of %d controllers: they log in to each other before one of them has read the users (4.3.1 and 4.4.0: no election"+
 			" succeeds); use PLAIN, or one controller", o.Controllers)
 	}
 	return nil
