@@ -48,7 +48,7 @@ func (c *Core) rewindAll() {
 	c.producers.Reset(c.log.Start)
 	c.recordsAt = c.log.Start
 	c.upTo, c.recordsTo, c.resetAt, c.dirty = c.log.Start, c.log.Start, -1, false
-	c.from, c.settled = c.log.Start, c.log.Start
+	c.from, c.settled, c.told = c.log.Start, c.log.Start, nil
 }
 
 // rewind goes back to a log that ends at end. What producerstate no longer knows is observed again by the next sync.
@@ -158,6 +158,9 @@ func (c *Core) rebuilt(e *Event) {
 	elsewhere := c.wished && c.running && c.target() != c.rec.State
 	if e.More && c.upTo < c.log.End && e.Err == nil && c.replayErr == nil && (c.carrying || !elsewhere) {
 		c.readOn()
+		return
+	}
+	if !e.More && e.Err == nil && c.replayErr == nil && c.stepBack() {
 		return
 	}
 	c.rebuilding, c.facts = false, nil

@@ -25,6 +25,7 @@ type recovering struct {
 	settled   int64
 	highestID int64  // of the producer ids that a log told of, −1 none
 	facts     *facts // being gathered, nil if none are
+	told      *facts // what counts, nil if the log is known by its batches alone
 }
 
 // facts are gathered one after the other, and count together or not at all.
@@ -143,6 +144,10 @@ func isAbort(h *batch.Header, whole []byte) bool {
 func (c *Core) recall() {
 	f := c.facts
 	c.facts = nil
+	c.believe(f)
+}
+
+func (c *Core) believe(f *facts) {
 	c.rewindAll()
 	c.highestID = max(c.highestID, f.HighestProducerID)
 	if f.From <= c.log.Start { // it was raised meanwhile
@@ -154,12 +159,25 @@ func (c *Core) recall() {
 			c.epochs.Assign(e.Epoch, max(e.Start, c.log.Start))
 		}
 	}
+	c.told = f
 	c.producers.Reset(f.From)
 	c.from, c.settled, c.upTo, c.resetAt = f.From, f.settled, f.From, f.resetAt
 	if f.first >= 0 && f.first < f.From {
 		c.recordsAt, c.recordsTo = max(f.first, c.log.Start), f.From
 	}
 	c.readOn()
+}
+
+// stepBack reads from a lower offset when the log holds nothing from where it was read on: it ends in a gap, as a cut may leave it, and its last batch is not known. The gap is
+// doubled until that is reached.
+func (c *Core) stepBack() bool {
+	f := c.told
+	if f == nil || c.from <= c.log.Start || c.upTo > c.from || f.first < 0 || f.first >= c.from {
+		return false
+	}
+	f.From = c.log.End - 2*(c.log.End-c.from)
+	c.believe(f)
+	return true
 }
 
 // highestProducerID is at least the highest producer id of any batch in the log, −1 if there is none.
