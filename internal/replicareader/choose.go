@@ -46,15 +46,17 @@ type Standing struct {
 	Extra      []Range // what this one holds and the chosen one does not: only ever below the chosen one's log start
 	Diverged   bool    // it has other batches than the chosen one at the offsets from Common on
 	Common     int64   // where they part, at most both ends; without Diverged the smaller end
-	Unjudged   bool    // epochs are missing on one side, so nothing is said about divergence
+	Unjudged   bool    // epochs are missing on one side (not told, or batches without one), so nothing is said about divergence
 }
 
 // Choose says which copy is the log after a leader without a store was lost: the one with the highest end up to its limit; of several, the one with the lowest log start, as it
-// holds more; of several, the lowest broker id. It is a pure function. A copy that could not be read does not stand in the way: whether to go on without it is the caller's to say.
+// holds more; of several, the lowest broker id. It is a pure function. A copy that could not be read does not stand in the way: whether to go on without it is the caller's to
+// say.
 //
-// A copy diverges when the end-offset rule (KIP-101, KIP-279: logtrunc.Search, asked by the side with the lower last epoch) finds that both part below the smaller of their ends.
-// Copies whose batches of the same epoch differ are not found by it (Reader.Compare does), and a hole that compaction left behind a copy's last batch of an epoch may be taken for a
-// part of another epoch: a divergence of a compacted topic's copies is worth a Compare. The longest copy is chosen even if another one ends in a higher epoch; it is then Diverged.
+// A copy diverges when the end-offset rule (KIP-101, KIP-279: logtrunc.Search, asked by the side with the lower last epoch) finds that both part below the smaller of their
+// ends. Copies whose batches of the same epoch differ are not found by it (Reader.Compare does), and a hole that compaction left behind a copy's last batch of an epoch may be
+// taken for a part of another epoch: a divergence of a compacted topic's copies is worth a Compare. The longest copy is chosen even if another one ends in a higher epoch; it
+// is then Diverged.
 //
 // Limits are ends of batches. Errors: *NoCopyError; a broker that is given twice.
 func Choose(copies []Copy) (Choice, error) {
@@ -127,7 +129,8 @@ func standing(c Copy, chosen judged) Standing {
 	}
 	s.Lacks, s.Extra = without(chosen, j), without(j, chosen)
 	if s.Unjudged = j.unknown() || chosen.unknown(); !s.Unjudged && max(j.start, chosen.start) < s.Common {
-		if common := commonPoint(j, chosen); common < s.Common {
+		common, proved := commonPoint(j, chosen)
+		if s.Unjudged = !proved; proved && common < s.Common {
 			s.Diverged, s.Common = true, common
 		}
 	}
@@ -151,8 +154,9 @@ func without(a, b judged) (rs []Range) {
 	return rs
 }
 
-// commonPoint is where two logs part by their epochs: at most both ends. The one whose last epoch is the lower asks: the other one's answers are then defined.
-func commonPoint(a, b judged) int64 {
+// commonPoint is where two logs part by their epochs, at most both ends, and whether that is proved. The one whose last epoch is the lower asks: the other one's answers are
+// then defined.
+func commonPoint(a, b judged) (point int64, proved bool) {
 	if a.cache.Latest() > b.cache.Latest() {
 		a, b = b, a
 	}
@@ -160,11 +164,8 @@ func commonPoint(a, b judged) int64 {
 	for epoch, ok := search.Ask(); ok; epoch, ok = search.Ask() {
 		search.Answer(b.cache.EndOffsetFor(epoch, b.end))
 	}
-	point, proved := search.Result()
-	if !proved {
-		return min(a.end, b.end)
-	}
-	return min(point, b.end)
+	point, proved = search.Result()
+	return min(point, b.end), proved
 }
 
 // Failed lists the errors of the copies that could not be read, joined; nil if there are none.

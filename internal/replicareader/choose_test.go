@@ -68,6 +68,7 @@ func TestChooseNeedsACopy(t *testing.T) {
 	if !errors.As(err, &none) {
 		t.Errorf("%v", err)
 	}
+	t.Log(err)
 	if c, err := Choose([]Copy{{Broker: 1, End: 5}, {Broker: 1, End: 6}}); err == nil || c.Standings != nil {
 		t.Errorf("twice the same: %+v", c)
 	}
@@ -144,6 +145,13 @@ func TestChooseFindsCopiesThatPart(t *testing.T) {
 		if s := c.Standings[1]; s.Diverged || s.Lacks != nil || s.Extra != nil {
 			t.Errorf("%s: the chosen one: %+v", tt.name, s)
 		}
+	}
+}
+
+func TestChooseDoesNotJudgeBatchesWithoutEpoch(t *testing.T) {
+	c, err := Choose([]Copy{{Broker: 1, End: 30, Epochs: epochs(1, 0, 3, 5)}, {Broker: 2, End: 20, Epochs: epochs(2, 10)}}) // broker 2: nothing is known below 10
+	if s := c.Standings[1]; err != nil || c.Broker != 1 || !s.Unjudged || s.Diverged || s.Common != 20 {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-// Compared is how two brokers' copies compare: Comparison.First is the first difference where both hold records, Comparison.Outside what only one of them holds, because its log
-// starts earlier ("a" is A, "b" is B) or it is behind.
+// Compared is how two brokers' copies compare: Comparison.First is the first difference where both hold records, Comparison.Outside what only one of them holds, because its
+// log starts earlier ("a" is A, "b" is B) or it is behind.
 type Compared struct {
 	A, B int32
 	mirror.Comparison

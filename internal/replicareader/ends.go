@@ -21,14 +21,14 @@ const (
 type Ends struct {
 	Start int64 // log start offset; the first batch may begin below it
 	End   int64 // log end offset, whatever the high watermark is
-	// LastStable is the copy's own last stable offset, within [Start, End]; -1: not known. Between Start and it no transaction is open. It is bounded by the high watermark that the broker knows,
-	// which on a follower lags behind, and stands still while nobody leads: it may be far below what is stable, never above.
+	// LastStable is the copy's own last stable offset, within [Start, End]; -1: not known. Between Start and it no transaction is open. It is bounded by the high watermark that
+	// the broker knows, which on a follower lags behind, and stands still while nobody leads: it may be far below what is stable, never above.
 	LastStable int64
 	Err        error // *Error: nothing else in here counts
 }
 
-// Ends asks one broker where its copies start, end, and are stable. Each target has its own entry, and its own error. Targets are asked about together, some thousands a request:
-// two ListOffsets and one Fetch that is answered with a batch at most. Start is asked for before End, so a copy that grows or is shortened meanwhile has Start ≤ End.
+// Ends asks one broker where its copies start, end, and are stable. Each target has its own entry, and its own error. Targets are asked about together, some thousands a
+// request: two ListOffsets and one Fetch that is answered with a batch at most. Start is asked for before End, so a copy that grows or is shortened meanwhile has Start ≤ End.
 //
 // Two targets of the same topic name and partition with different ids: the broker's Fetch says which one is not there, from version 13 on.
 //

@@ -83,6 +83,32 @@ func TestEndsKeepTheLastStableOffsetWithinTheCopy(t *testing.T) {
 	}
 }
 
+func TestEndsWithoutALastStableOffset(t *testing.T) {
+	b := newBrokers(t)
+	o := b.target("orders", 0)
+	b.put(1, o, data(3, 0, 4, 10))
+	want := Ends{Start: 3, End: 7, LastStable: -1}
+	b.spoil = spoilFetch(func(_ int, r *kmsg.FetchResponse, _ *kmsg.FetchResponseTopicPartition) {
+		r.Topics, r.ThrottleMillis = nil, 1000
+	})
+	if got, err := New(b).Ends(t.Context(), 1, []Target{o}); err != nil || got[o] != want {
+		t.Errorf("over the quota: %+v, %v", got[o], err)
+	}
+	b.spoil = spoilFetch(func(_ int, r *kmsg.FetchResponse, p *kmsg.FetchResponseTopicPartition) {
+		p.ErrorCode = kerr.TopicAuthorizationFailed.Code
+	})
+	if got, err := New(b).Ends(t.Context(), 1, []Target{o}); err != nil || got[o] != want {
+		t.Errorf("without READ: %+v, %v", got[o], err)
+	}
+	b.spoil = spoilFetch(func(_ int, r *kmsg.FetchResponse, _ *kmsg.FetchResponseTopicPartition) {
+		r.ErrorCode = kerr.UnknownServerError.Code
+	})
+	got, err := New(b).Ends(t.Context(), 1, []Target{o})
+	if wantReason(t, err, Refused); got[o] != want {
+		t.Errorf("refused: %+v", got[o])
+	}
+}
+
 func TestEndsSeeATopicCreatedAgain(t *testing.T) {
 	b := newBrokers(t)
 	o := b.target("orders", 0)

@@ -15,8 +15,9 @@ const probeBytes = 4096
 // Epochs finds the leader epochs of a broker's copy in [start, end), as Ends told them, without reading the whole of it: the entries that a logtrunc.Cache has after Assign
 // of every batch header there. The first batch counts with its base offset, which may lie below start. No batch: nothing.
 //
-// It bisects, as the epochs of batches rise along a log: O(epochs · log(end-start)) small reads, one after the other; two for a log with one epoch. Each costs at least one batch, however large it is.
-// The copy may grow meanwhile. If it was cut, or its epochs fall somewhere, and a look noticed it: *Error with Changed. Errors otherwise: those of Read.
+// It bisects, as the epochs of batches rise along a log: O(epochs · log(end-start)) small reads, one after the other; two for a log with one epoch. Each costs at least one
+// batch, however large it is. The copy may grow meanwhile. If it was cut, or its epochs fall somewhere, and a look noticed it: *Error with Changed. Errors otherwise: those of
+// Read.
 func (r *Reader) Epochs(ctx context.Context, broker int32, t Target, start, end int64) ([]logtrunc.Entry, error) {
 	b := bisection{look: func(at int64) ([]batch.Header, error) {
 		raw, err := r.Read(ctx, broker, t, at, probeBytes)
@@ -73,7 +74,8 @@ func (b *bisection) all(low []batch.Header, end int64) error {
 
 func (b *bisection) note(h batch.Header) { b.cache.Assign(h.LeaderEpoch, h.BaseOffset) }
 
-// between notes all changes behind the first batch of low, up to and with high: the first batch that ends at or above highAt (nil: there is none). low's batches are consecutive.
+// between notes all changes behind the first batch of low, up to and with high: the first batch that ends at or above highAt (nil: there is none). low's batches are
+// consecutive.
 func (b *bisection) between(low []batch.Header, highAt int64, high *batch.Header) error {
 	for {
 		h := low[len(low)-1]

@@ -2,6 +2,7 @@ package replicareader
 
 import (
 	"context"
+	"errors"
 	"math/bits"
 	"slices"
 	"testing"
@@ -112,6 +113,45 @@ func TestEpochsNoticeACutCopy(t *testing.T) {
 	_, err := New(b).Epochs(t.Context(), 1, o, 0, 64)
 	wantReason(t, err, Changed)
 	t.Log(err)
+}
+
+func TestEpochsEndWithAFailedRead(t *testing.T) {
+	boom := errors.New("boom")
+	for n := 1; ; n++ {
+		b := newBrokers(t)
+		o := b.target("orders", 0)
+		var batches [][]byte
+		for i := range 64 {
+			batches = append(batches, data(int64(i), int32(i/16), 1, 5000))
+		}
+		b.put(1, o, batches...)
+		b.spoil = func(_ int32, _ kmsg.Request, resp kmsg.Response) (kmsg.Response, error) {
+			if len(b.requests) == n {
+				return nil, boom
+			}
+			return resp, nil
+		}
+		got, err := New(b).Epochs(t.Context(), 1, o, 0, 64)
+		if err == nil {
+			if wantEpochs(t, got, scanned(batches, 0, 64)...); n < 10 {
+				t.Errorf("only %d reads", n-1)
+			}
+			return
+		}
+		if wantReason(t, err, Unreachable); !errors.Is(err, boom) || got != nil || len(b.requests) != n {
+			t.Errorf("read %d: %v, %v after %d requests", n, got, err, len(b.requests))
+		}
+	}
+}
+
+func TestEpochsThatFallAreNotBelieved(t *testing.T) {
+	for _, size := range []int{10, 5000} { // seen in one look, and in several
+		b := newBrokers(t)
+		o := b.target("orders", 0)
+		c := b.put(1, o, data(0, 3, 1, size), data(1, 5, 1, size), data(2, 4, 1, size), data(3, 6, 1, size))
+		_, err := New(b).Epochs(t.Context(), 1, o, 0, c.end)
+		wantReason(t, err, Changed)
+	}
 }
 
 func TestBisectionTakesWhatALookGivesFreely(t *testing.T) {

@@ -40,8 +40,8 @@ func (r Reason) advice() string {
 	}[r]
 }
 
-// Error is one broker's copy that could not be read. It unwraps to what lies beneath: a *kerr.Error for a broker's code, a *batch.CorruptError or *batch.FormatError for Damaged,
-// the Requester's error or the context's for Unreachable.
+// Error is one broker's copy that could not be read. It unwraps to what lies beneath: a *kerr.Error for a broker's code, a *batch.CorruptError or *batch.FormatError for
+// Damaged, the Requester's error or the context's for Unreachable.
 type Error struct {
 	Broker int32
 	Target Target // the zero value if a request for several failed
@@ -59,7 +59,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// RangeError: the copy does not hold the offset asked for. From below Start: the log start was raised (retention, DeleteRecords), read on from Start. From above End: the copy is shorter.
+// RangeError: the copy does not hold the offset asked for. From below Start: the log start was raised (retention, DeleteRecords), read on from Start. From above End: the copy
+// is shorter.
 type RangeError struct {
 	Broker           int32
 	Target           Target

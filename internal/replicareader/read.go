@@ -20,9 +20,9 @@ const (
 	longestThrottle = 30 * time.Second
 )
 
-// Read returns whole batches of a broker's copy from the one that contains from (or the first after it) in order: at most max bytes, but at least one batch; nothing at the end.
-// Each batch was checked (batch.Check), and none lies wholly below from. What follows a damaged batch is not returned: the damage is the error of the Read that begins with it.
-// The bytes are the caller's.
+// Read returns whole batches of a broker's copy from the one that contains from (or the first after it) in order: at most max bytes, but at least one batch; nothing at the
+// end. Each batch was checked (batch.Check), and none lies wholly below from. What follows a damaged batch is not returned: the damage is the error of the Read that begins
+// with it. The bytes are the caller's.
 //
 // Errors: *RangeError when from is below the copy's log start or above its end, else *Error.
 func (r *Reader) Read(ctx context.Context, broker int32, t Target, from int64, max int) ([]byte, error) {

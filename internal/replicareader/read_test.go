@@ -117,6 +117,25 @@ func TestReadNamesWhatACopyLacks(t *testing.T) {
 	}
 }
 
+func TestReadThatIsOutOfRangeOfACopyThatWent(t *testing.T) {
+	b := newBrokers(t)
+	o := b.target("orders", 0)
+	c := b.put(1, o, data(10, 0, 5, 100))
+	for nth := 2; nth <= 3; nth++ { // what asks for the start, for the end
+		c.code, b.requests = 0, nil
+		b.spoil = func(_ int32, _ kmsg.Request, resp kmsg.Response) (kmsg.Response, error) {
+			if len(b.requests) == nth-1 {
+				c.code = kerr.NotLeaderForPartition.Code
+			}
+			return resp, nil
+		}
+		_, err := New(b).Read(t.Context(), 1, o, 5, 1000)
+		if wantReason(t, err, NotReplica); len(b.requests) != nth {
+			t.Errorf("%d requests, want %d", len(b.requests), nth)
+		}
+	}
+}
+
 // spoilFetch makes one function out of what a hostile or ill broker does to the answer of a Fetch of one partition.
 func spoilFetch(f func(n int, resp *kmsg.FetchResponse, p *kmsg.FetchResponseTopicPartition)) func(int32, kmsg.Request, kmsg.Response) (kmsg.Response, error) {
 	n := 0

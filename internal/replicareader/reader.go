@@ -22,8 +22,8 @@ type Requester interface {
 	Broker(ctx context.Context, id int32, req kmsg.Request) (kmsg.Response, error)
 }
 
-// Target names a partition. Both name and id are needed: ListOffsets asks by name, Fetch by id (from version 13 on), so that a topic that was deleted and created again under the
-// same name is not taken for the old one. Comparable.
+// Target names a partition. Both name and id are needed: ListOffsets asks by name, Fetch by id (from version 13 on), so that a topic that was deleted and created again under
+// the same name is not taken for the old one. Comparable.
 type Target struct {
 	Topic     string
 	ID        statemachine.TopicID
