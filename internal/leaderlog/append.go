@@ -111,8 +111,6 @@ func (l *Log) poison(whole []byte, h *batch.Header) error {
 		p.Reason = "a control batch that cannot be read: " + err.Error()
 	case control.Type != batch.ControlAbort && control.Type != batch.ControlCommit:
 		p.Reason = "a control batch with a producer id that is neither ABORT nor COMMIT"
-	case control.Version < 0:
-		p.Reason = "a control record with a negative version"
 	default:
 		return nil
 	}

@@ -134,7 +134,7 @@ func (l *Log) cutFollowers(end int64) {
 	l.cuts++
 	l.lowestCut = min(l.lowestCut, end)
 	for _, f := range l.followers {
-		f.position, f.hint, f.limit, f.truncated, f.told = l.reached(min(f.position, end)), min(f.hint, end), min(f.limit, end), false, false
+		f.position, f.hint, f.limit, f.truncated, f.told = min(f.position, end), min(f.hint, end), min(f.limit, end), false, false
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // TruncateTo drops every batch that holds an offset ≥ offset, one that only partly lies above whole, and returns the new End. An offset at or below Start empties the log; End is then offset, and
 // Start min(Start, offset). An offset at or above End changes nothing. The new End is where a batch begins or ends, so that followers, which are told that end, cut there too: a stock log
 // that is cut inside a batch loses the batch but not the offsets below the cut (LocalLog.truncateTo), and would refuse that batch later. In a gap the new End is the end of the last batch
-// below it, or the offset asked for where the batch below is no longer in memory.
+// below it, as far as that is in memory.
 //
 // A batch that is no longer in memory is looked up in a copy, hence the context. With an error nothing was done: ErrFenced, ErrUnknown, ErrClosed, ErrNoCopy, a context's, what Back says.
 func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
