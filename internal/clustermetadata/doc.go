@@ -90,8 +90,8 @@ kraft.version).
 
 # Tests with real Kafka
 
-testdata/ has metadata logs and snapshots of one-off clusters, and what their brokers said of themselves at the end. TestImageIsWhatBrokersSay makes such a cluster on Apache Kafka 4.3.1;
-another version is tried with
+testdata/ has the metadata log, a snapshot, and what the brokers said at the end, of one cluster each of Apache Kafka 3.9.1, 4.0.0, 4.1.1, 4.3.1 and 4.4.0. TestImageIsWhatBrokersSay makes
+such a cluster of 4.3.1; another version is tried with
 
 	CLUSTERMIRROR_KAFKA=required CLUSTERMIRROR_KAFKA_VERSION=3.9.1 go test ./internal/clustermetadata -run TestImageIsWhatBrokersSay
 

@@ -13,7 +13,7 @@ import (
 )
 
 // dumps are the versions of Kafka under testdata (see the package's text).
-var dumps = []string{"3.9.1", "4.0.0", "4.1.1", "4.3.1"}
+var dumps = []string{"3.9.1", "4.0.0", "4.1.1", "4.3.1", "4.4.0"}
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
