@@ -56,7 +56,7 @@ type Observer struct {
 	Request func(kind string, version int16, took time.Duration, sent int)
 	// Connections is told how many connections are open, after each change.
 	Connections func(open int)
-	// Sessions is told how many fetch sessions there are, and how many partitions they hold, after each change of the number of sessions.
+	// Sessions is told how many fetch sessions there are, after each change. A lock is held: it must not ask the Server.
 	Sessions func(sessions int)
 	// ReadBack is told of each finished reading of batches that were not in memory.
 	ReadBack func(took time.Duration, bytes int, err error)

@@ -3,12 +3,16 @@ package replicaserver
 import (
 	"encoding/binary"
 	"net"
+	"slices"
 
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // smallBatch is the size up to which a batch is copied beside the fields instead of being a piece of its own: below it a copy is cheaper than one more entry of writev.
 const smallBatch = 512
+
+// keptHead is the largest buffer that an encoder keeps for its next answer: that of an answer full of small batches.
+const keptHead = 4 << 20
 
 // partitionAnswer is one partition in the answer to a Fetch.
 type partitionAnswer struct {
@@ -33,7 +37,16 @@ type cut struct {
 
 // encode returns the answer with its length as pieces to be written in order. leader is this process's id. The partitions of a topic that follow each other share its id, as in Kafka.
 func (e *fetchEncoder) encode(correlation int32, code int16, session, leader int32, partitions []*partitionAnswer) net.Buffers {
-	b, batches := append(e.head[:0], 0, 0, 0, 0), 0
+	size := 64
+	for _, p := range partitions {
+		size += 112 // at most, with its topic
+		for _, batch := range p.Batches {
+			if len(batch) <= smallBatch {
+				size += len(batch)
+			}
+		}
+	}
+	b, batches := append(slices.Grow(e.head[:0], size), 0, 0, 0, 0), 0
 	e.cuts = e.cuts[:0]
 	b = binary.BigEndian.AppendUint32(b, uint32(correlation))
 	b = append(b, 0)          // tags of the header
@@ -94,7 +107,7 @@ func (e *fetchEncoder) encode(correlation int32, code int16, session, leader int
 func (e *fetchEncoder) forget() {
 	clear(e.cuts)
 	clear(e.pieces[:cap(e.pieces)])
-	if cap(e.head) > keptBuffer {
+	if cap(e.head) > keptHead {
 		e.head = nil
 	}
 }

@@ -147,12 +147,19 @@ func checkSessions(t *testing.T, rt *rapid.T) {
 		"cool": func(rt *rapid.T) {
 			on(rt, func(l *fakeLog) { l.change(func() { l.cold = l.start + rapid.Int64Range(0, 10).Draw(rt, "cold") }) })
 		},
-		"reading back fails": func(rt *rapid.T) {
+		"read back otherwise": func(rt *rapid.T) {
 			on(rt, func(l *fakeLog) {
-				fails := rapid.Bool().Draw(rt, "fails")
+				takes, fails := time.Duration(rapid.IntRange(0, 1000).Draw(rt, "takes"))*time.Millisecond, rapid.Bool().Draw(rt, "fails")
 				l.change(func() {
-					if l.readBack = nil; fails {
-						l.readBack = func(context.Context) error { return errors.New("the source does not answer") }
+					l.readBack = func(ctx context.Context) error {
+						select {
+						case <-time.After(takes):
+						case <-ctx.Done():
+						}
+						if fails {
+							return errors.New("the source does not answer")
+						}
+						return ctx.Err()
 					}
 				})
 			})
