@@ -24,7 +24,7 @@ func (c *Cluster) Client(more ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-// Admin speaks to the brokers over their INTERNAL listener, whatever stands in front of the CLIENT listener, with all rights. It is the cluster's: do not close it.
+// Admin speaks to the brokers over a listener of their own (ADMIN), whatever stands in front of the CLIENT listener, with all rights. It is the cluster's: do not close it.
 func (c *cluster) Admin() *kadm.Client { return kadm.NewClient(c.admin) }
 
 // AdminClient is the client under Admin.
@@ -340,7 +340,7 @@ func (c *Cluster) Produce(topic string, partition int32, values ...string) int64
 	c.t.Helper()
 	ctx, cancel := c.limit()
 	defer cancel()
-	cl, err := kgo.NewClient(append(c.internalOptions(), kgo.SeedBrokers(c.internalAddresses()...),
+	cl, err := kgo.NewClient(append(c.adminOptions(), kgo.SeedBrokers(c.addresses("ADMIN")...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))...)
 	if err != nil {
 		c.t.Fatalf("kafkatest: %v", err)

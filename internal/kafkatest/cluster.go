@@ -117,7 +117,7 @@ func try(o Options, java, libs string) (c *cluster, err error) {
 	}
 	for i := range o.Brokers {
 		n := &node{id: int32(i + 1), dir: filepath.Join(c.dir, fmt.Sprintf("broker-%d", i+1))}
-		for _, p := range []*int{&n.ports.Client, &n.ports.Internal, &n.ports.Controller} {
+		for _, p := range []*int{&n.ports.Client, &n.ports.Internal, &n.ports.Controller, &n.ports.Admin} {
 			if *p, err = freePort(); err != nil {
 				return c, err
 			}
@@ -160,7 +160,7 @@ func try(o Options, java, libs string) (c *cluster, err error) {
 			return c, err
 		}
 	}
-	if c.admin, err = kgo.NewClient(append(c.internalOptions(), kgo.SeedBrokers(c.internalAddresses()...))...); err != nil {
+	if c.admin, err = kgo.NewClient(append(c.adminOptions(), kgo.SeedBrokers(c.addresses("ADMIN")...))...); err != nil {
 		return c, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -231,7 +231,7 @@ func rewriteMeta(meta []byte, id int32) []byte {
 func (c *cluster) properties(n *node) ([]byte, error) {
 	replication := fmt.Sprint(min(3, c.o.Brokers))
 	roles := "broker"
-	listeners := fmt.Sprintf("CLIENT://%s,INTERNAL://%s", address(n.ports.Client), address(n.ports.Internal))
+	listeners := fmt.Sprintf("CLIENT://%s,INTERNAL://%s,ADMIN://%s", address(n.ports.Client), address(n.ports.Internal), address(n.ports.Admin))
 	if int(n.id) <= c.o.Controllers {
 		roles = "broker,controller"
 		listeners += ",CONTROLLER://" + address(n.ports.Controller)
@@ -240,8 +240,8 @@ func (c *cluster) properties(n *node) ([]byte, error) {
 	for _, v := range c.nodes[:c.o.Controllers] {
 		voters = append(voters, fmt.Sprintf("%d@%s", v.id, address(v.ports.Controller)))
 	}
-	advertised := fmt.Sprintf("CLIENT://%s,INTERNAL://%s", address(n.ports.Advertised), address(n.ports.Internal))
-	protocols := fmt.Sprintf("CLIENT:%s,INTERNAL:%s,CONTROLLER:%s", c.o.Client.protocol(), c.o.Internal.protocol(), c.o.Controller.protocol())
+	advertised := fmt.Sprintf("CLIENT://%s,INTERNAL://%s,ADMIN://%s", address(n.ports.Advertised), address(n.ports.Internal), address(n.ports.Admin))
+	protocols := fmt.Sprintf("ADMIN:PLAINTEXT,CLIENT:%s,INTERNAL:%s,CONTROLLER:%s", c.o.Client.protocol(), c.o.Internal.protocol(), c.o.Controller.protocol())
 	for _, name := range slices.Sorted(maps.Keys(c.o.Listeners)) {
 		at := fmt.Sprintf(",%s://%s", name, address(n.ports.further[name]))
 		listeners, advertised = listeners+at, advertised+at
@@ -352,6 +352,8 @@ func (c *cluster) addresses(listener string) []string {
 			a = append(a, address(n.ports.Client))
 		case listener == "INTERNAL":
 			a = append(a, address(n.ports.Internal))
+		case listener == "ADMIN":
+			a = append(a, address(n.ports.Admin))
 		case listener != "CONTROLLER":
 			a = append(a, address(port))
 		case int(n.id) <= c.o.Controllers:
@@ -491,7 +493,7 @@ func (c *cluster) waitReady(ctx context.Context) error {
 
 // waitNode waits until n's own metadata names all running brokers.
 func (c *cluster) waitNode(ctx context.Context, n *node) error {
-	cl, err := kgo.NewClient(append(c.internalOptions(), kgo.SeedBrokers(address(n.ports.Internal)), kgo.RequestRetries(0), kgo.DialTimeout(2*time.Second))...)
+	cl, err := kgo.NewClient(append(c.adminOptions(), kgo.SeedBrokers(address(n.ports.Admin)), kgo.RequestRetries(0), kgo.DialTimeout(2*time.Second))...)
 	if err != nil {
 		return err
 	}

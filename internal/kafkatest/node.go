@@ -28,8 +28,8 @@ type node struct {
 
 // ports are a node's loopback ports. Advertised is the proxy's port, or Client.
 type ports struct {
-	Client, Internal, Controller, Advertised int
-	further                                  map[string]int // of Options.Listeners
+	Client, Internal, Controller, Admin, Advertised int
+	further                                         map[string]int // of Options.Listeners
 }
 
 func (n *node) dataDir() string { return n.dir + "/data" }

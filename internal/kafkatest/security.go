@@ -330,9 +330,10 @@ func (c *cluster) clientOptions(who Credentials) []kgo.Opt {
 	return c.options(c.o.Client, who)
 }
 
-// internalOptions are those of this package's own clients. They remember nothing for long: a test that deletes a topic and asks for it wants the broker's answer.
-func (c *cluster) internalOptions() []kgo.Opt {
-	return append(c.options(c.o.Internal, ownCredentials), kgo.MetadataMinAge(10*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }))
+// adminOptions are those of this package's own clients, over a listener that no other broker and no test's client uses: a process that joined the cluster is no broker there.
+// They remember nothing for long: a test that deletes a topic and asks for it wants the broker's answer.
+func (c *cluster) adminOptions() []kgo.Opt {
+	return append(c.options(Security{}, ownCredentials), kgo.MetadataMinAge(10*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }))
 }
 
 func (c *cluster) options(s Security, who Credentials) []kgo.Opt {
@@ -490,7 +491,7 @@ func (c *Cluster) CreateACLs(b *kadm.ACLBuilder) {
 		if ok, _ := n.alive(); !ok || n.isPaused() {
 			continue
 		}
-		cl, err := kgo.NewClient(append(c.internalOptions(), kgo.SeedBrokers(address(n.ports.Internal)))...)
+		cl, err := kgo.NewClient(append(c.adminOptions(), kgo.SeedBrokers(address(n.ports.Admin)))...)
 		if err != nil {
 			c.t.Fatalf("kafkatest: %v", err)
 		}

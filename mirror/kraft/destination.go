@@ -405,6 +405,10 @@ func (d *Destination) follow(changes []clustermetadata.Change) {
 				p = c.Before
 			}
 			l := d.known(mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition})
+			if c.Before.Topic == "" && slices.Contains(c.After.Replicas, d.cfg.NodeID) && d.membership.brokerEpoch() >= 0 {
+				d.foreignPlacement(c.After)
+				continue
+			}
 			if l == nil && c.After.Leader == d.cfg.NodeID && d.membership.brokerEpoch() >= 0 {
 				l = d.log(mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition})
 			}

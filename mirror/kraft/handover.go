@@ -77,7 +77,7 @@ func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 	}
 	waiting, done := context.WithTimeout(ctx, followerWait)
 	_ = l.log.AwaitFollowers(waiting, func(end int64, fs []leaderlog.Follower) bool {
-		return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && (f.Position < end || !f.Truncated) })
+		return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && (f.Position < end || !f.Truncated || f.Limit >= 0) })
 	})
 	done()
 	ready, late := l.caughtUp(stock)
@@ -182,7 +182,7 @@ func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 	full := map[int32]bool{}
 	for _, f := range l.log.Followers() {
 		positions[f.Broker] = fmt.Sprintf("broker %d is at %d, seen %s ago", f.Broker, f.Position, now.Sub(f.Seen).Round(time.Millisecond))
-		full[f.Broker] = f.Position >= end && f.Truncated
+		full[f.Broker] = f.Position >= end && f.Truncated && f.Limit < 0
 	}
 	live := l.d.liveBrokers()
 	for _, id := range stock {

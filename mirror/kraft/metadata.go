@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 	"github.com/clustermirror/clustermirror/internal/kraftclient"
 )
@@ -119,33 +119,27 @@ func (m *metadata) fetch(ctx context.Context, at int, epoch *int32) (int, error)
 		m.die(fmt.Errorf("the cluster's metadata log parts from what this process has applied: at %d, epoch %d; it was restored or replaced. Start this process anew", a.DivergingEpoch.EndOffset, a.DivergingEpoch.Epoch))
 		return at, nil
 	}
-	m.apply(committed(a.RecordBatches, a.HighWatermark), a.HighWatermark)
+	if err := m.apply(clustermetadata.Whole(a.RecordBatches, a.HighWatermark), a.HighWatermark); err != nil {
+		return other, err
+	}
 	return at, nil
 }
 
-// committed is what of the batches lies below the high watermark.
-func committed(b []byte, high int64) []byte {
-	n := 0
-	for n < len(b) {
-		h, size, err := batch.Next(b[n:])
-		if err != nil || h.NextOffset() > high {
-			break
-		}
-		n += size
-	}
-	return b[:n]
-}
-
-func (m *metadata) apply(b []byte, high int64) {
+// apply takes batches. Bytes that are damaged may be fetched again, from another controller; a record that cannot be understood ends it all.
+func (m *metadata) apply(b []byte, high int64) error {
 	m.mu.Lock()
 	changes, err := m.image.Apply(b)
 	m.high, m.seen = high, time.Now()
 	m.mu.Unlock()
-	if err != nil {
-		m.die(fmt.Errorf("the cluster's metadata cannot be understood: %w", err))
-		return
-	}
 	m.tell(changes, len(b) > 0)
+	if bad := (*clustermetadata.RecordError)(nil); errors.As(err, &bad) {
+		m.die(fmt.Errorf("the cluster's metadata cannot be understood any more: %w", err))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("following the cluster's metadata: %w", err)
+	}
+	return nil
 }
 
 func (m *metadata) tell(changes []clustermetadata.Change, news bool) {
@@ -208,7 +202,7 @@ func (m *metadata) snapshot(ctx context.Context, at int, epoch int32, end int64,
 		}
 	}
 	fresh := clustermetadata.New()
-	if _, err := fresh.Apply(content); err != nil {
+	if _, err := fresh.Apply(clustermetadata.Whole(content, math.MaxInt64)); err != nil {
 		m.die(fmt.Errorf("the snapshot of the cluster's metadata cannot be understood: %w", err))
 		return nil
 	}

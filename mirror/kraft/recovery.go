@@ -159,7 +159,7 @@ func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (leaderlog.
 			if there < enough {
 				d.notice(Event{Kind: Trouble, Partition: l.tp, Text: fmt.Sprintf("only %d of %d copies can be asked what they hold: records that no other copy has are given up if they are on the missing ones", there, len(stock))})
 			}
-			return l.choose(ctx, copies)
+			return l.choose(ctx, copies, limits)
 		}
 		select {
 		case <-ctx.Done():
@@ -173,7 +173,7 @@ func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (leaderlog.
 	}
 }
 
-func (l *Log) choose(ctx context.Context, copies []replicareader.Copy) (leaderlog.Found, error) {
+func (l *Log) choose(ctx context.Context, copies []replicareader.Copy, limits map[int32]int64) (leaderlog.Found, error) {
 	select { // each look is a row of small reads from the same few brokers
 	case l.d.looking <- struct{}{}:
 		defer func() { <-l.d.looking }()
@@ -194,7 +194,7 @@ func (l *Log) choose(ctx context.Context, copies []replicareader.Copy) (leaderlo
 	for _, s := range choice.Diverged() {
 		l.d.notice(Event{Kind: Trouble, Partition: l.tp, Text: fmt.Sprintf("the copy of broker %d parts from that of broker %d, which is the log now, at %d; it is truncated there", s.Broker, choice.Broker, s.Common)})
 	}
-	found := leaderlog.Found{Start: choice.Start, End: choice.End, Epochs: choice.Epochs, Ends: map[int32]int64{}}
+	found := leaderlog.Found{Start: choice.Start, End: choice.End, Epochs: choice.Epochs, Ends: map[int32]int64{}, Limits: limits}
 	for _, s := range choice.Standings {
 		if s.Err == nil {
 			found.Ends[s.Broker] = s.Common
@@ -236,7 +236,7 @@ func (l *Log) confirmTruncation(ctx context.Context) {
 	}
 	var done []int32
 	for _, f := range l.log.Followers() {
-		if _, ok := m.Unconfirmed[l.tp.Partition][f.Broker]; ok && f.Truncated {
+		if _, ok := m.Unconfirmed[l.tp.Partition][f.Broker]; ok && f.Truncated && f.Limit < 0 {
 			done = append(done, f.Broker)
 		}
 	}
@@ -276,7 +276,7 @@ func (l *Log) Recovered(ctx context.Context) (mirror.Recovered, error) {
 	if ours {
 		holders = nil
 		for _, f := range l.log.Followers() {
-			if f.Truncated {
+			if f.Truncated && f.Limit < 0 {
 				holders = append(holders, f.Broker)
 			}
 		}
