@@ -36,11 +36,13 @@ func (l *Log) Append(ctx context.Context, leaderEpoch int32, batches []byte) err
 		if err != nil {
 			return l.fail("append", l.end, err, "the memory of %d bytes is full of batches that the followers have not taken yet", l.memory.limit)
 		}
-		if !ok {
+		if !ok && !l.closed {
 			return l.fail("append", l.end, ErrFenced, "the leadership under which it waited for memory ended")
 		}
 		if err := l.fits(c, epochs, leaderEpoch); err != nil {
-			l.memory.give(size)
+			if ok {
+				l.memory.give(size)
+			}
 			return err
 		}
 	}
@@ -81,7 +83,7 @@ func (l *Log) parse(batches []byte) (*chunk, []logtrunc.Entry, error) {
 				return nil, nil, l.fail("append", h.BaseOffset, ErrOutOfOrder, "in a chunk where the batch before ends at %d", before)
 			}
 		}
-		if err := l.poison(batches[at:at+size], &h); err != nil {
+		if err := l.poison(batches[at:at+size], h); err != nil {
 			return nil, nil, err
 		}
 		if len(epochs) == 0 || epochs[len(epochs)-1].Epoch != h.LeaderEpoch {
@@ -95,26 +97,24 @@ func (l *Log) parse(batches []byte) (*chunk, []logtrunc.Entry, error) {
 
 // poison finds what makes a stock follower give up: it parses every control batch with a producer id as a transaction's end (ProducerAppendInfo, EndTransactionMarker), and puts every batch's
 // leader epoch into its cache, which takes none below 0 (LeaderEpochFileCache). A control batch that compaction emptied says nothing and is fine.
-func (l *Log) poison(whole []byte, h *batch.Header) error {
-	p := &PoisonError{Topic: l.topic, Partition: l.partition, Offset: h.BaseOffset, ProducerID: h.ProducerID, Control: h.Control()}
-	if h.LeaderEpoch < 0 {
-		p.Reason = "it has no leader epoch"
-		return p
-	}
-	if !h.Control() || h.ProducerID < 0 || h.RecordCount == 0 {
+func (l *Log) poison(whole []byte, h batch.Header) error {
+	if h.LeaderEpoch >= 0 && (!h.Control() || h.ProducerID < 0 || h.RecordCount == 0) {
 		return nil
 	}
-	control, err := batch.ReadControl(whole, h)
-	p.Type = control.Type
-	switch {
-	case err != nil:
-		p.Reason = "a control batch that cannot be read: " + err.Error()
-	case control.Type != batch.ControlAbort && control.Type != batch.ControlCommit:
-		p.Reason = "a control batch with a producer id that is neither ABORT nor COMMIT"
-	default:
-		return nil
+	p := PoisonError{Topic: l.topic, Partition: l.partition, Offset: h.BaseOffset, ProducerID: h.ProducerID, Control: h.Control(), Reason: "it has no leader epoch"}
+	if h.LeaderEpoch >= 0 {
+		control, err := batch.ReadControl(whole, &h)
+		switch {
+		case err != nil:
+			p.Reason = "a control batch that cannot be read: " + err.Error()
+		case control.Type != batch.ControlAbort && control.Type != batch.ControlCommit:
+			p.Reason = "a control batch with a producer id that is neither ABORT nor COMMIT"
+		default:
+			return nil
+		}
+		p.Type = control.Type
 	}
-	return p
+	return &p
 }
 
 // fits checks what was read against the log as it is. Under mu.

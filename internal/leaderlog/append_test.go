@@ -111,7 +111,14 @@ func TestWhoMayChangeTheLog(t *testing.T) {
 		{"not led", func() *Log { l := New(Options{}); l.Begin(Found{End: 9}); return l }, ErrFenced},
 		{"unknown", func() *Log { l := New(Options{}); l.Lead(5); return l }, ErrUnknown},
 		{"resigned", func() *Log { l := New(Options{}); l.Begin(Found{End: 9}); l.Lead(5); l.Resign(); return l }, ErrFenced},
-		{"closed", func() *Log { l := New(Options{}); l.Begin(Found{End: 9}); l.Lead(5); l.Close(); l.Lead(6); return l }, ErrClosed},
+		{"closed", func() *Log {
+			l := New(Options{})
+			l.Begin(Found{End: 9})
+			l.Lead(5)
+			l.Close()
+			l.Lead(6)
+			return l
+		}, ErrClosed},
 	} {
 		l := c.make()
 		_, cut := l.TruncateTo(bounded(t), 3)

@@ -65,7 +65,7 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 		// It has not followed a cut. Its own last epoch makes it cut at exactly that end, whatever else it holds (AbstractFetcherThread.getOffsetTruncationState). What lies below our start
 		// does not matter.
 		a.Diverging, a.DivergingEpoch, a.DivergingEnd = true, max(q.LastFetchedEpoch, 0), limit
-		f.told = true
+		f.stale = false
 		return a
 	}
 	if q.LastFetchedEpoch >= 0 {
@@ -104,14 +104,15 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 	return a
 }
 
-// accept notes the position of a follower whose log agrees with ours. When it is to be sent what is read back, that may have been read before a cut and kept by the server:
-// its limit stays until it is answered from the window, or was told the limit and is back below it. So it may have to take one answer's bytes twice. Under mu.
+// accept notes the position of a follower whose log agrees with ours, and that it has followed the cuts. Of one that is to be sent what is read back, and was when a cut came, that is not
+// certain: the server may have kept what was read before. Its limit stays until it is answered from the window, or was told the limit. So it may have to take one answer's bytes twice. Under mu.
 func (l *Log) accept(f *follower, q replicaserver.FetchQuery, back bool) {
 	position := l.reached(q.Offset)
 	if q.LastFetchedEpoch < 0 && l.epochs.EpochAt(q.Offset-1) >= 0 {
 		position = l.start // it holds nothing, wherever its log begins
 	}
-	certain := !back || f.told
+	f.reading, f.stale = back, f.stale && back
+	certain := !f.stale
 	if position == f.position && f.truncated && (f.limit == none || !certain) {
 		return
 	}

@@ -28,7 +28,8 @@ type follower struct {
 	hint        int64 // as recovery found its copy; used to read back until it fetches
 	truncated   bool  // it has fetched and agreed since the last cut
 	limit       int64 // lowest end left by cuts of which it is not certain that it followed them; none: it did. It may hold other bytes from there on
-	told        bool  // it was told that limit since the last cut
+	reading     bool  // its last answer was that batches are read back for it
+	stale       bool  // that was before a cut: it may be sent batches that were cut, and they are not known to have been
 	logStart    int64
 	brokerEpoch int64
 	seen        time.Time
@@ -134,7 +135,7 @@ func (l *Log) cutFollowers(end int64) {
 	l.cuts++
 	l.lowestCut = min(l.lowestCut, end)
 	for _, f := range l.followers {
-		f.position, f.hint, f.limit, f.truncated, f.told = min(f.position, end), min(f.hint, end), min(f.limit, end), false, false
+		f.position, f.hint, f.limit, f.truncated, f.stale = min(f.position, end), min(f.hint, end), min(f.limit, end), false, f.stale || f.reading
 	}
 }
 

@@ -548,10 +548,10 @@ func TestModelSaysNo(t *testing.T) {
 			return l.Fetch(q)
 		},
 	} {
-		if _, err := seeded(t, 2000, func(l *Log) leader { return mutant{l, change} }); err == nil {
+		if seed, err := seeded(t, 2000, func(l *Log) leader { return mutant{l, change} }); err == nil {
 			t.Errorf("a leader that %s passes", name)
 		} else {
-			t.Logf("a leader that %s: %.80q", name, err.Error())
+			t.Logf("seed %d: a leader that %s: %.80q", seed, name, err.Error())
 		}
 	}
 }

@@ -129,6 +129,36 @@ func TestCutsAreFollowed(t *testing.T) {
 	}
 }
 
+// TestReadBackBeforeACut: what was read back for a follower before a cut may be sent to it after the cut, with an answer that says so again. It is found out.
+func TestReadBackBeforeACut(t *testing.T) {
+	l := led(t, Options{Back: &copies{held: map[int32][]byte{2: chunkOf(data(0, 10, 1, "a"), data(10, 10, 1, "b"))}}, Memory: NewMemory(100)}, 5,
+		Found{End: 20, Epochs: []logtrunc.Entry{{Epoch: 1, Start: 0}}, Ends: map[int32]int64{2: 20}})
+	l.SetFollowers([]int32{1, 2}, []int32{1, 2}, 1)
+	if a := at(t, l, 1, 10, 1); !a.Back {
+		t.Fatalf("%+v", a)
+	}
+	if _, err := l.TruncateTo(bounded(t), 10); err != nil {
+		t.Fatal(err)
+	}
+	add(t, l, data(10, 10, 1, "other"))
+	at(t, l, 2, 10, 1)
+	at(t, l, 2, 20, 1)
+	add(t, l, data(20, 10, 1, "more"))
+	if a := at(t, l, 1, 10, 1); !a.Back {
+		t.Fatalf("%+v", a)
+	}
+	if f := l.Followers()[0]; !f.Truncated || f.Limit != 10 {
+		t.Errorf("%+v", f)
+	}
+	if a := l.Fetch(query(l, 1, 20, 1)); told(a) != "diverging 1:10" {
+		t.Errorf("it comes with what may be the old batch: %s", told(a))
+	}
+	at(t, l, 1, 10, 1)
+	if a := at(t, l, 1, 20, 1); told(a) != "[20-29@1]" {
+		t.Errorf("%s", told(a))
+	}
+}
+
 func TestReset(t *testing.T) {
 	l := led(t, Options{}, 5, Found{})
 	at(t, l, 1, 0, -1)
