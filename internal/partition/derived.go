@@ -59,10 +59,7 @@ func (c *Core) rewind(end int64) {
 	}
 	c.upTo = c.producers.TruncateTo(min(end, c.upTo))
 	c.epochs.TruncateTo(c.upTo)
-	c.recordsTo = min(c.recordsTo, c.upTo) // a point that can be gone back to is the end of a batch, or the log start …
-	if c.upTo <= c.recordsAt {
-		c.recordsTo = c.log.Start // … or where a log that was not read whole was read from
-	}
+	c.recordsTo = min(c.recordsTo, c.upTo) // a point that can be gone back to is the end of a batch, the log start, or where the log was read from: then something is read there
 	if c.resetAt >= c.upTo {
 		c.resetAt = -1
 	}
@@ -160,7 +157,7 @@ func (c *Core) rebuilt(e *Event) {
 		c.readOn()
 		return
 	}
-	if !e.More && e.Err == nil && c.replayErr == nil && c.stepBack() {
+	if e.Err == nil && c.replayErr == nil && c.stepBack() {
 		return
 	}
 	c.rebuilding, c.facts = false, nil

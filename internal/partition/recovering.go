@@ -172,7 +172,7 @@ func (c *Core) believe(f *facts) {
 // doubled until that is reached.
 func (c *Core) stepBack() bool {
 	f := c.told
-	if f == nil || c.from <= c.log.Start || c.upTo > c.from || f.first < 0 || f.first >= c.from {
+	if f == nil || c.from <= c.log.Start || c.upTo > c.from {
 		return false
 	}
 	f.From = c.log.End - 2*(c.log.End-c.from)
