@@ -38,7 +38,7 @@ type check struct {
 }
 
 // Run checks a Log against its contract: one sub-test per sentence of the documentation of mirror.Log, and random operations beside a model (pgregory.net/rapid;
-// its -rapid.checks and -rapid.seed apply). Run it with -race.
+// its -rapid.checks and -rapid.seed apply). What a mirror.Recoverer says is compared with its batches in the same way. Run it with -race.
 func Run(t *testing.T, factory Factory) {
 	t.Helper()
 	probe := factory(t)
@@ -54,6 +54,9 @@ func Run(t *testing.T, factory Factory) {
 		})
 	}
 	t.Run("Model", func(t *testing.T) { checkModel(t, factory) })
+	if _, ok := probe.Log.(mirror.Recoverer); ok {
+		t.Run("Recovered", func(t *testing.T) { checkRecovered(t, factory) })
+	}
 }
 
 func closeSubject(t testing.TB, s Subject) {
