@@ -127,8 +127,11 @@ func (d *Destination) register(ctx context.Context) error {
 		return err
 	}
 	m.incarnation = incarnation
-	versions, err := d.client.Controller(ctx, kmsg.NewPtrApiVersionsRequest())
+	versions, err := d.client.Controller(ctx, versionsRequest())
 	if err != nil {
+		return fmt.Errorf("asking the controller for its versions: %w", err)
+	}
+	if err := kerr.ErrorForCode(versions.(*kmsg.ApiVersionsResponse).ErrorCode); err != nil {
 		return fmt.Errorf("asking the controller for its versions: %w", err)
 	}
 	for _, k := range versions.(*kmsg.ApiVersionsResponse).ApiKeys {

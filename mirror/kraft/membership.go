@@ -58,7 +58,7 @@ var highestTested = map[string]int16{
 
 // features is what is registered: from what is finalized to the highest level that was tried, so that the cluster can be upgraded while this process is in it.
 func (m *membership) features(ctx context.Context) ([]kmsg.BrokerRegistrationRequestFeature, error) {
-	resp, err := m.client.Controller(ctx, kmsg.NewPtrApiVersionsRequest())
+	resp, err := m.client.Controller(ctx, versionsRequest())
 	if err != nil {
 		return nil, fmt.Errorf("asking the controller for the cluster's features: %w", err)
 	}
@@ -82,6 +82,13 @@ func (m *membership) features(ctx context.Context) ([]kmsg.BrokerRegistrationReq
 		fs = append(fs, f)
 	}
 	return fs, nil
+}
+
+// versionsRequest asks a node for its versions. Without a name of the client's software the answer has neither versions nor features (KIP-511).
+func versionsRequest() *kmsg.ApiVersionsRequest {
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.ClientSoftwareName, req.ClientSoftwareVersion = "clustermirror", "1"
+	return req
 }
 
 // register asks the controllers to let this process in. previous is the broker epoch of the last registration under this node id, −1 for none: with the right one the controllers take
