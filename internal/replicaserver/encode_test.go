@@ -118,4 +118,10 @@ func TestLargeBatchesAreNotCopied(t *testing.T) {
 	if len(pieces) != 4 || &pieces[1][0] != &large[0] || &pieces[2][0] != &large[0] {
 		t.Errorf("%d pieces", len(pieces))
 	}
+	e.forget()
+	for i := range e.cuts {
+		if e.cuts[i].batch != nil {
+			t.Errorf("batch %d is held after the answer", i)
+		}
+	}
 }

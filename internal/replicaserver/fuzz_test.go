@@ -32,7 +32,7 @@ func FuzzRequests(f *testing.F) {
 	servers := map[bool]*Server{}
 	for _, security := range []SecurityProtocol{Plaintext, SASLPlaintext} {
 		servers[security.sasl()] = startOn(f, newPipeListener(), topics, func(c *Config) {
-			c.Security, c.SASL, c.Logger, c.MaxRequestSize, c.MaxWait = security, saslOf(f), quiet, 1<<20, time.Millisecond
+			c.Security, c.SASL, c.Logger, c.MaxWait = security, saslOf(f), quiet, time.Millisecond
 		})
 	}
 	add := func(sasl bool, requests ...kmsg.Request) {
@@ -62,7 +62,7 @@ func FuzzRequests(f *testing.F) {
 	add(true, handshakeOf("PLAIN"), loginOf(2, "\x00admin, =1\x00"+secretWord), fetchOf(17, topicA, 0))
 	add(true, handshakeOf("SCRAM-SHA-256"), loginOf(0, "n,,n=admin=2C =3D1,r=abc"), loginOf(0, "c=biws,r=abc,p=AAAA"))
 	f.Add(false, []byte("\xff\xff\xff\xff"))
-	f.Add(false, []byte("\x00\x0f\xff\xff\x00\x01\x00\x11"))
+	f.Add(false, []byte("\x00\x70\x00\x00\x00\x01\x00\x11"))
 	f.Fuzz(func(t *testing.T, sasl bool, sent []byte) {
 		server := servers[sasl]
 		conn := &scripted{Reader: bytes.NewReader(sent)}

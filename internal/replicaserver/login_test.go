@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/sha512"
+	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -312,6 +313,23 @@ func TestScramMessages(t *testing.T) {
 		message = strings.NewReplacer("NONCE", x.nonce, "PROOF", base64.StdEncoding.EncodeToString(make([]byte, 32))).Replace(message)
 		if _, _, done, err := x.step([]byte(message)); err == nil || done {
 			t.Errorf("%q is taken", message)
+		}
+	}
+	// The right proof of a message whose first field is not what the client began with.
+	for binding, good := range map[string]bool{"biws": true, "eSws": false} {
+		x := newExchange()
+		if _, _, _, err := x.step([]byte("n,,n=user,r=abc")); err != nil {
+			t.Fatal(err)
+		}
+		without := "c=" + binding + ",r=" + x.nonce
+		salted, err := pbkdf2.Key(sha256.New, "pencil", credential.Salt, int(credential.Iterations), 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proof := sign(salted, "Client Key")
+		subtle.XORBytes(proof, proof, sign(credential.StoredKey, x.clientFirst+","+x.serverFirst+","+without))
+		if _, _, done, err := x.step([]byte(without + ",p=" + base64.StdEncoding.EncodeToString(proof))); (err == nil) != good || done != good {
+			t.Errorf("binding %s: %v", binding, err)
 		}
 	}
 	a, b := newExchange(), newExchange()

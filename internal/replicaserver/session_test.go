@@ -106,6 +106,10 @@ func TestAnIncrementalAnswerHoldsWhatIsNew(t *testing.T) {
 		logs[0].change(func() { logs[0].code = 0 })
 		expect(next(0, 0, 0), "[0:0]") // the high watermark again, after the error
 		expect(next(0, 0, 0), "[]")
+		expect(naming(next(0, 0, 0), 0, 0), "[]")
+		anew := naming(next(0, 0, 0), 0, 0)
+		anew.Topics[0].Partitions[0].CurrentLeaderEpoch = 0
+		expect(anew, "[0:0]") // who follows anew may not have heard of the high watermark
 		forget := next(0, 0, 0)
 		forget.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{{TopicID: topicA, Partitions: []int32{0, 2}}}
 		expect(forget, "[]")
@@ -266,6 +270,7 @@ func TestSessionsAreBounded(t *testing.T) {
 		if resp := begin(others[1], 1); resp.SessionID != 0 || resp.ErrorCode != 0 || in(resp) != "[0:0]" {
 			t.Errorf("where there is no place for a session: %+v", resp)
 		}
+		synctest.Wait()
 		if n := logs[0].subscribers(); n != 2 {
 			t.Errorf("%d subscribers, want those of two sessions", n)
 		}

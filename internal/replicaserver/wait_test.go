@@ -62,15 +62,28 @@ func TestAFetchGathersMinBytes(t *testing.T) {
 		req.MinBytes = 250
 		started := time.Now()
 		go func() {
-			for i := range 3 {
+			for _, p := range []int{0, 0, 1} { // what grows is not counted twice
 				time.Sleep(100 * time.Millisecond)
 				// The high watermark stays, so only bytes can end the wait.
-				l := logs[i%2]
+				l := logs[p]
 				l.change(func() { l.batches = append(l.batches, fakeBatch{l.end(), 0, makeBatch(l.end(), 0, 100)}) })
 			}
 		}()
 		resp := c.ask(req).(*kmsg.FetchResponse)
 		if took := time.Since(started); took != 300*time.Millisecond || in(resp) != "[0:200 1:100]" {
+			t.Errorf("%s after %v", in(resp), took)
+		}
+	})
+}
+
+func TestAFullAnswerDoesNotWait(t *testing.T) {
+	topics, logs := topicOf(2)
+	logs[0].append(1000)
+	logs[1].append(1000)
+	inVirtualTime(t, topics, nil, func(t *testing.T, _ *Server, _ *pipeListener, c *follower) {
+		req := fetchOf(17, topicA, 0, 0)
+		req.MinBytes, req.MaxBytes, req.MaxWaitMillis = 5000, 1500, 500
+		if took, resp := after(c, 0, func() {}, req); took != 0 || in(resp) != "[0:1000 1:0]" {
 			t.Errorf("%s after %v", in(resp), took)
 		}
 	})
@@ -272,6 +285,38 @@ func TestWhatWasReadUnderAnotherLeaderEpochIsDropped(t *testing.T) {
 	})
 }
 
+func TestReadingBackEndsWithItsReason(t *testing.T) {
+	topics, logs := topicOf(2)
+	ended := 0
+	logs[0].append(1000)
+	logs[0].cold = 1
+	logs[0].readBack = func(ctx context.Context) error {
+		<-ctx.Done()
+		ended++
+		return ctx.Err()
+	}
+	inVirtualTime(t, topics, nil, func(t *testing.T, _ *Server, _ *pipeListener, c *follower) {
+		id := begin(c, 2).SessionID
+		synctest.Wait() // until the reading has begun
+		for i, change := range []func(*kmsg.FetchRequest){
+			func(req *kmsg.FetchRequest) { naming(req, 0, 1) },
+			func(req *kmsg.FetchRequest) { naming(req, 0, 0) },
+			func(req *kmsg.FetchRequest) {
+				req.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{{TopicID: topicA, Partitions: []int32{0}}}
+			},
+		} {
+			req := next(id, int32(i+1), 0)
+			change(req)
+			c.ask(req)
+			synctest.Wait()
+			// The first ends as the follower is elsewhere, the second begins, and ends as the partition is not followed any more.
+			if want := []int{1, 1, 2}[i]; ended != want {
+				t.Errorf("request %d: %d readings ended, want %d", i+1, ended, want)
+			}
+		}
+	})
+}
+
 func TestReadingBackIsBounded(t *testing.T) {
 	topics, logs := topicOf(30)
 	var now, most atomic.Int32
@@ -289,6 +334,14 @@ func TestReadingBackIsBounded(t *testing.T) {
 			}
 		}
 	}
+	inVirtualTime(t, topics, nil, func(t *testing.T, _ *Server, _ *pipeListener, c *follower) {
+		begin(c, 30)
+		synctest.Wait()
+		if n := now.Load(); n != readBacksAtOnce {
+			t.Errorf("%d readings at a time for one session, want %d", n, readBacksAtOnce)
+		}
+	})
+	most.Store(0)
 	inVirtualTime(t, topics, func(c *Config) { c.MaxReadBacks = 5 }, func(t *testing.T, _ *Server, l *pipeListener, c *follower) {
 		other := l.dial(t)
 		done := make(chan struct{})
@@ -321,7 +374,16 @@ func TestReadingBackIsBounded(t *testing.T) {
 		<-done
 		_ = other.conn.Close()
 		if n := most.Load(); n != 5 {
-			t.Errorf("%d readings at a time, want 5 of the server's and at most 4 of one session's", n)
+			t.Errorf("%d readings at a time in the server, want 5", n)
+		}
+	})
+	inVirtualTime(t, topics, nil, func(t *testing.T, _ *Server, _ *pipeListener, c *follower) {
+		req := fetchOf(17, topicA, make([]int64, 30)...)
+		req.SessionEpoch, req.MaxBytes = 0, 3<<20
+		c.ask(req)
+		synctest.Wait()
+		if n := now.Load(); n != 3 {
+			t.Errorf("%d readings of a mebibyte at a time, want 3 within MaxBytes", n)
 		}
 	})
 }
