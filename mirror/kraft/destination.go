@@ -1,6 +1,7 @@
 package kraft
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,8 +61,7 @@ func Join(ctx context.Context, cfg Config) (*Destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Destination{cfg: cfg, logs: map[mirror.TopicPartition]*Log{}, memory: leaderlog.NewMemory(cfg.Window), looking: make(chan struct{}, 64)}
-	d.ctx, d.stop = context.WithCancel(context.Background())
+	d := newDestination(cfg)
 	if err := d.join(ctx); err != nil {
 		_ = d.Close()
 		return nil, err
@@ -69,10 +69,14 @@ func Join(ctx context.Context, cfg Config) (*Destination, error) {
 	return d, nil
 }
 
-func (d *Destination) join(ctx context.Context) (err error) {
-	if d.identity, err = openIdentity(d.cfg.Folder); err != nil {
-		return err
-	}
+func newDestination(cfg Config) *Destination {
+	d := &Destination{cfg: cfg, logs: map[mirror.TopicPartition]*Log{}, memory: leaderlog.NewMemory(cfg.Window), looking: make(chan struct{}, 64)}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	return d
+}
+
+// connect begins to follow the cluster's metadata. The cluster does not notice.
+func (d *Destination) connect() (err error) {
 	client := kraftclient.Config{
 		Controllers: d.cfg.Controllers, ControllerOptions: d.cfg.ControllerOptions, BrokerOptions: d.cfg.BrokerOptions, Address: d.address, AttemptBound: d.cfg.RequestTimeout / 2,
 		Intercept: d.cfg.intercept,
@@ -83,7 +87,7 @@ func (d *Destination) join(ctx context.Context) (err error) {
 	if d.beats, err = kraftclient.New(client); err != nil {
 		return err
 	}
-	d.meta = newMetadata(d.client, len(d.cfg.Controllers), d.follow)
+	d.meta = newMetadata(d.client, d.beats, len(d.cfg.Controllers), d.cfg.RequestTimeout, d.follow)
 	d.reader = replicareader.New(d.client)
 	d.requests = newRequests(&d.cfg, d.client, func() int64 { return d.membership.brokerEpoch() })
 	d.ends = gather[endsQuestion, replicareader.Ends]{send: d.askEnds, most: 10_000, bound: d.cfg.RequestTimeout}
@@ -91,13 +95,17 @@ func (d *Destination) join(ctx context.Context) (err error) {
 	d.producers = newProducerIDs(d)
 	d.membership = &membership{cfg: &d.cfg, client: d.beats, meta: d.meta, notice: d.notice, lost: make(chan struct{}), epoch: -1}
 	d.spawn(d.meta.run)
-	if err := d.meta.caughtUp(ctx); err != nil {
+	return nil
+}
+
+func (d *Destination) join(ctx context.Context) (err error) {
+	if d.identity, err = openIdentity(d.cfg.Folder); err != nil {
 		return err
 	}
-	if d.cluster, err = d.clusterID(ctx); err != nil {
+	if err := d.connect(); err != nil {
 		return err
 	}
-	if err := d.listen(); err != nil {
+	if err := d.listen(ctx); err != nil {
 		return err
 	}
 	if err := d.register(ctx); err != nil {
@@ -115,6 +123,7 @@ func (d *Destination) join(ctx context.Context) (err error) {
 		return err
 	}
 	d.spawn(d.tidyUp)
+	d.spawn(d.watchArrivals)
 	return nil
 }
 
@@ -170,39 +179,38 @@ func (d *Destination) register(ctx context.Context) error {
 	return m.awaitActive(ctx)
 }
 
-// listen starts the server for the brokers. Every log is held until regain knows it.
-func (d *Destination) listen() (err error) {
-	l := d.cfg.Listener
-	if l == nil {
-		if l, err = net.Listen("tcp", d.cfg.Listen); err != nil {
-			return fmt.Errorf("kraft: listening for the brokers: %w", err)
+// listen starts the server for the brokers, after Preflight had nothing against it. Every log is held until regain knows it.
+func (d *Destination) listen(ctx context.Context) (err error) {
+	l, advertised, finding := d.bind()
+	look := &preflight{d: d, listener: l, advertised: advertised}
+	if finding != nil {
+		look.add(*finding)
+	}
+	look.look(ctx)
+	for _, f := range look.report.Of(Warns) {
+		d.notice(Event{Kind: Trouble, Text: f.Error()})
+	}
+	if err = cmp.Or(look.report.Err(), ctx.Err()); err != nil {
+		if l != nil {
+			l.Close()
 		}
-	}
-	advertised := d.cfg.Advertised
-	if advertised == "" {
-		advertised = l.Addr().String()
-	}
-	host, port, err := net.SplitHostPort(advertised)
-	if err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		err = errors.New("brokers cannot connect to it; set Advertised to the host name and port under which they reach this process")
-	}
-	n, perr := strconv.ParseUint(port, 10, 16)
-	if err = errors.Join(err, perr); err != nil {
-		l.Close()
-		return fmt.Errorf("kraft: advertised address %q: %w", advertised, err)
-	}
-	m := d.membership
-	m.host, m.port = host, uint16(n)
-	d.meta.look(func(im *clustermetadata.Image) { m.listener, m.protocol, err = d.brokerListener(im) })
-	if err != nil {
-		l.Close()
 		return err
 	}
-	d.server, err = d.serve(l)
+	d.cluster = look.report.ClusterID
+	m := d.membership
+	m.host, m.port = advertised.host, advertised.port
+	d.meta.look(func(im *clustermetadata.Image) { m.listener, m.protocol, err = d.brokerListener(im) })
+	if err == nil {
+		d.server, err = d.serve(l)
+	}
+	if err != nil {
+		l.Close()
+	}
 	return err
 }
 
-// brokerListener is the name and security protocol of the listener that brokers use among themselves.
+// brokerListener is the name and security protocol of the listener that brokers use among themselves. It has to be one of several: to a client of a listener the brokers name every
+// broker that has it, so with a single one clients would come to this process with requests that it does not answer (measured: InitProducerId and Metadata of a franz-go client).
 func (d *Destination) brokerListener(im *clustermetadata.Image) (string, int16, error) {
 	ids := []string{"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 	protocol := int16(slices.Index(ids, d.cfg.Security.Protocol))
@@ -219,18 +227,19 @@ func (d *Destination) brokerListener(im *clustermetadata.Image) (string, int16, 
 		}
 	}
 	name := d.cfg.ListenerName
-	if name == "" {
-		for n, c := range count {
-			switch {
-			case c == brokers && n == "INTERNAL":
-				name = n
-			case c == brokers && len(count) == 1:
-				name = n
-			}
-		}
+	if name == "" && count["INTERNAL"] == brokers {
+		name = "INTERNAL"
 	}
-	if name == "" {
-		return "", 0, fmt.Errorf("kraft: brokers have several listeners; set ListenerName to what their inter.broker.listener.name says")
+	switch {
+	case brokers == 0:
+		return "", 0, errors.New("kraft: no broker is registered: start the cluster's brokers")
+	case len(count) == 1:
+		for only := range count {
+			return "", 0, fmt.Errorf("kraft: the brokers have one listener only, %s: their clients see every broker that has it, so they would be sent to this process, which answers none but brokers; "+
+				"give the brokers a listener of their own (listeners, inter.broker.listener.name), with clients on the other", only)
+		}
+	case name == "":
+		return "", 0, errors.New("kraft: the brokers have several listeners, and none of them is called INTERNAL at all of them; set ListenerName to what their inter.broker.listener.name says")
 	}
 	if count[name] == 0 {
 		return "", 0, fmt.Errorf("kraft: no broker has a listener %q; set ListenerName to what their inter.broker.listener.name says", name)
@@ -262,27 +271,19 @@ func (d *Destination) address(broker int32) (string, bool) {
 	return address, address != ""
 }
 
-// clusterID asks a broker; the controllers tell it only to who may alter the cluster.
-func (d *Destination) clusterID(ctx context.Context) (string, error) {
-	var last error
-	for _, id := range d.liveBrokers() {
-		bounded, stop := d.cfg.bounded(ctx)
-		req := kmsg.NewPtrMetadataRequest()
-		req.Topics = []kmsg.MetadataRequestTopic{}
-		resp, err := d.client.Broker(bounded, id, req)
-		stop()
-		if err != nil {
-			last = err
-			continue
-		}
-		if id := resp.(*kmsg.MetadataResponse).ClusterID; id != nil {
-			return *id, nil
-		}
+// askClusterID asks a broker for the cluster's id; the controllers tell it only to who may alter the cluster.
+func (d *Destination) askClusterID(ctx context.Context, broker int32) (string, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	resp, err := d.client.Broker(ctx, broker, req)
+	if err != nil {
+		return "", err
 	}
-	if last == nil {
-		last = errors.New("the metadata knows no live broker")
+	id := resp.(*kmsg.MetadataResponse).ClusterID
+	if id == nil {
+		return "", fmt.Errorf("broker %d does not tell its cluster's id", broker)
 	}
-	return "", fmt.Errorf("kraft: no broker told the cluster's id: %w", last)
+	return *id, nil
 }
 
 // liveBrokers are the stock brokers that are not fenced, in order.

@@ -19,13 +19,16 @@ import (
 // here: leaders, partition epochs, in-sync replicas, configs, who is registered. An answer to a request of ours says only whether it was accepted.
 type metadata struct {
 	client      *kraftclient.Client
+	asker       *kraftclient.Client // for questions that must not stand behind the long poll
 	controllers int
 	onChange    func([]clustermetadata.Change) // called in order, without the lock, before waiters are woken
 
+	newest gather[struct{}, int64] // the high watermark now
+
 	mu      sync.Mutex
 	image   *clustermetadata.Image
-	high    int64         // high watermark as last told
-	seen    time.Time     // of the last answer
+	at      int           // the controller that is followed, by its index
+	epoch   int32         // of the quorum
 	changed chan struct{} // closed and replaced at every change
 	trouble error         // why nothing comes, nil if it does
 	dead    error         // the image cannot be relied on any more
@@ -40,8 +43,10 @@ const (
 // metadataTopicID is the id of __cluster_metadata (Kafka: Uuid.METADATA_TOPIC_ID).
 var metadataTopicID = [16]byte{15: 1}
 
-func newMetadata(client *kraftclient.Client, controllers int, onChange func([]clustermetadata.Change)) *metadata {
-	return &metadata{client: client, controllers: controllers, onChange: onChange, image: clustermetadata.New(), changed: make(chan struct{})}
+func newMetadata(client, asker *kraftclient.Client, controllers int, bound time.Duration, onChange func([]clustermetadata.Change)) *metadata {
+	m := &metadata{client: client, asker: asker, controllers: controllers, onChange: onChange, image: clustermetadata.New(), changed: make(chan struct{})}
+	m.newest = gather[struct{}, int64]{most: 1 << 20, bound: bound, send: m.askNewest}
+	return m
 }
 
 // run follows the log until ctx ends or a record cannot be understood.
@@ -51,37 +56,39 @@ func (m *metadata) run(ctx context.Context) {
 		next, err := m.fetch(ctx, at, &epoch)
 		at = next
 		m.mu.Lock()
-		m.trouble = err
+		m.trouble, m.at, m.epoch = err, at, epoch
 		dead := m.dead
 		m.mu.Unlock()
 		if dead != nil {
 			m.wake()
 			return
 		}
-		if err != nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+		if err != nil && pause(ctx, 100) != nil {
+			return
 		}
 	}
 }
 
-// fetch asks controller at once, and says which one to ask next.
-func (m *metadata) fetch(ctx context.Context, at int, epoch *int32) (int, error) {
+// request asks for what comes after the image.
+func (m *metadata) request(epoch int32, wait time.Duration, most int32) *kmsg.FetchRequest {
 	m.mu.Lock()
 	offset, lastEpoch := m.image.Next(), m.image.LastEpoch()
 	m.mu.Unlock()
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID, req.ReplicaState.ID = -1, -1
-	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(metadataWait/time.Millisecond), 1, metadataMaxBytes
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(wait/time.Millisecond), 1, most
 	t := kmsg.NewFetchRequestTopic()
 	t.Topic, t.TopicID = metadataTopic, metadataTopicID
 	p := kmsg.NewFetchRequestTopicPartition()
-	p.CurrentLeaderEpoch, p.FetchOffset, p.LastFetchedEpoch, p.PartitionMaxBytes = *epoch, offset, lastEpoch, metadataMaxBytes
+	p.CurrentLeaderEpoch, p.FetchOffset, p.LastFetchedEpoch, p.PartitionMaxBytes = epoch, offset, lastEpoch, most
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
+	return req
+}
 
+// fetch asks controller at once, and says which one to ask next.
+func (m *metadata) fetch(ctx context.Context, at int, epoch *int32) (int, error) {
+	req := m.request(*epoch, metadataWait, metadataMaxBytes)
 	other := (at + 1) % m.controllers
 	bounded, stop := context.WithTimeout(ctx, 5*time.Second)
 	resp, err := m.client.At(bounded, at, req)
@@ -119,17 +126,16 @@ func (m *metadata) fetch(ctx context.Context, at int, epoch *int32) (int, error)
 		m.die(fmt.Errorf("the cluster's metadata log parts from what this process has applied: at %d, epoch %d; it was restored or replaced. Start this process anew", a.DivergingEpoch.EndOffset, a.DivergingEpoch.Epoch))
 		return at, nil
 	}
-	if err := m.apply(clustermetadata.Whole(a.RecordBatches, a.HighWatermark), a.HighWatermark); err != nil {
+	if err := m.apply(clustermetadata.Whole(a.RecordBatches, a.HighWatermark)); err != nil {
 		return other, err
 	}
 	return at, nil
 }
 
 // apply takes batches. Bytes that are damaged may be fetched again, from another controller; a record that cannot be understood ends it all.
-func (m *metadata) apply(b []byte, high int64) error {
+func (m *metadata) apply(b []byte) error {
 	m.mu.Lock()
 	changes, err := m.image.Apply(b)
-	m.high, m.seen = high, time.Now()
 	m.mu.Unlock()
 	m.tell(changes, len(b) > 0)
 	if bad := (*clustermetadata.RecordError)(nil); errors.As(err, &bad) {
@@ -208,7 +214,6 @@ func (m *metadata) snapshot(ctx context.Context, at int, epoch int32, end int64,
 	}
 	m.mu.Lock()
 	changes := m.image.Replace(fresh, end, endEpoch)
-	m.seen = time.Now()
 	m.mu.Unlock()
 	m.tell(changes, true)
 	return nil
@@ -257,23 +262,46 @@ func (m *metadata) wait(ctx context.Context, what string, is func(*clustermetada
 	}
 }
 
-// caughtUp waits until the image holds everything that was committed when the call began, as far as the controller that answers knows.
+// caughtUp waits until the image holds everything that was committed when the call began, as far as the active controller knows.
 func (m *metadata) caughtUp(ctx context.Context) error {
-	began := time.Now()
+	newest, err := m.newest.do(ctx, struct{}{})
+	if err != nil {
+		return fmt.Errorf("asking for the end of the cluster's metadata: %w", err)
+	}
+	return m.wait(ctx, "the cluster's metadata", func(im *clustermetadata.Image) bool { return im.Next() >= newest })
+}
+
+// askNewest asks the controller that is followed for its high watermark. While there is none, it asks again.
+func (m *metadata) askNewest(ctx context.Context, qs []struct{}) ([]int64, error) {
+	answer := func(high int64) []int64 {
+		all := make([]int64, len(qs))
+		for i := range all {
+			all[i] = high
+		}
+		return all
+	}
 	for {
 		m.mu.Lock()
-		ok, dead, trouble := m.seen.After(began) && m.high > 0 && m.image.Next() >= m.high, m.dead, m.trouble
+		at, epoch, dead, trouble := m.at, m.epoch, m.dead, m.trouble
 		m.mu.Unlock()
-		switch {
-		case dead != nil:
-			return dead
-		case ok:
-			return nil
+		if dead != nil {
+			return nil, dead
 		}
-		select {
-		case <-ctx.Done():
-			return &errMetadata{what: "the cluster's metadata", trouble: trouble, cause: ctx.Err()}
-		case <-time.After(20 * time.Millisecond):
+		bounded, stop := context.WithTimeout(ctx, 2*time.Second)
+		resp, err := m.asker.At(bounded, at, m.request(epoch, 0, 1))
+		stop()
+		if err == nil {
+			r := resp.(*kmsg.FetchResponse)
+			err = kerr.ErrorForCode(r.ErrorCode)
+			if err == nil && len(r.Topics) == 1 && len(r.Topics[0].Partitions) == 1 {
+				a := &r.Topics[0].Partitions[0]
+				if err = kerr.ErrorForCode(a.ErrorCode); err == nil && a.HighWatermark >= 0 {
+					return answer(a.HighWatermark), nil
+				}
+			}
+		}
+		if perr := pause(ctx, 20); perr != nil {
+			return nil, errors.Join(err, trouble, perr)
 		}
 	}
 }
