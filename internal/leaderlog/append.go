@@ -126,7 +126,7 @@ func (l *Log) fits(c *chunk, epochs []logtrunc.Entry, leaderEpoch int32) error {
 	if leaderEpoch != l.leaderEpoch {
 		return l.fail("append", first.base, ErrFenced, "under leader epoch %d, the log's is %d", leaderEpoch, l.leaderEpoch)
 	}
-	if begins := l.start == l.end && first.base <= l.start && first.last >= l.start; first.base < l.end && !begins {
+	if begins := l.start == l.end && first.last >= l.start; first.base < l.end && !begins {
 		return l.fail("append", first.base, ErrOutOfOrder, "batch %d–%d, the log's end is %d", first.base, first.last, l.end)
 	}
 	for _, e := range epochs {

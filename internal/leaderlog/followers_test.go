@@ -73,6 +73,17 @@ func TestGapAtTheEnd(t *testing.T) {
 	positions(t, l, 0, 8, 8)
 }
 
+func TestGapAfterNothing(t *testing.T) {
+	l := led(t, Options{}, 5, Found{})
+	add(t, l, data(8, 3, 1, "b"))
+	if end, err := l.TruncateTo(bounded(t), 9); err != nil || end != 8 {
+		t.Fatal(end, err)
+	}
+	at(t, l, 1, 0, -1)
+	at(t, l, 2, 0, -1)
+	positions(t, l, 0, 8, 8)
+}
+
 func TestFollowersAreReported(t *testing.T) {
 	clock := time.Unix(1000, 0)
 	l := led(t, Options{Now: func() time.Time { return clock }}, 5, Found{})

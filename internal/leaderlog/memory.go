@@ -57,7 +57,7 @@ func (m *Memory) give(n int64) {
 func (m *Memory) reserve(ctx context.Context, l *Log, n int64, fence <-chan struct{}) (bool, error) {
 	for {
 		m.mu.Lock()
-		if m.used == 0 || m.used+n <= m.limit {
+		if m.used+n <= m.limit {
 			m.used += n
 			m.mu.Unlock()
 			return true, nil

@@ -90,6 +90,7 @@ func TestMemoryWaitsForFollowers(t *testing.T) {
 	}{
 		{"a follower takes what fills it", func(t *testing.T, l *Log, _ context.CancelFunc) { at(t, l, 1, 1, 1) }, nil},
 		{"a cut", func(t *testing.T, l *Log, _ context.CancelFunc) { l.TruncateTo(bounded(t), 1); l.ResetTo(0) }, nil},
+		{"a reset beyond the batch", func(_ *testing.T, l *Log, _ context.CancelFunc) { l.ResetTo(50) }, ErrOutOfOrder},
 		{"the wait ends", func(_ *testing.T, _ *Log, cancel context.CancelFunc) { cancel() }, context.Canceled},
 		{"no leadership", func(_ *testing.T, l *Log, _ context.CancelFunc) { l.Resign() }, ErrFenced},
 		{"another leader epoch", func(_ *testing.T, l *Log, _ context.CancelFunc) { l.Lead(6) }, ErrFenced},
@@ -114,8 +115,8 @@ func TestMemoryWaitsForFollowers(t *testing.T) {
 			if err := <-done; !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, not %v", c.name, err, c.want)
 			}
-			if c.want != nil && held(l) > 0 && m.Used() != 220 {
-				t.Errorf("%s: %d bytes", c.name, m.Used())
+			if want := int64(held(l) * 110); m.Used() != want {
+				t.Errorf("%s: %d bytes, not %d", c.name, m.Used(), want)
 			}
 		})
 	}

@@ -72,6 +72,25 @@ func TestReadBackForAFollower(t *testing.T) {
 	}
 }
 
+// shortest asks the last of the holders.
+type shortest struct{ *copies }
+
+func (s shortest) ReadBack(ctx context.Context, from int64, most int, holders []int32) ([]byte, error) {
+	return s.copies.ReadBack(ctx, from, most, holders[len(holders)-1:])
+}
+
+// TestACopyThatEndsInAGap says that nothing comes, which counts as far as that copy reaches.
+func TestACopyThatEndsInAGap(t *testing.T) {
+	early, late := data(0, 10, 1, "a"), data(20, 10, 1, "b")
+	back := shortest{&copies{held: map[int32][]byte{1: early, 2: chunkOf(early, late)}}}
+	l := led(t, Options{Back: back}, 5, Found{End: 30, Epochs: []logtrunc.Entry{{Epoch: 1, Start: 0}}})
+	at(t, l, 1, 15, 1)
+	at(t, l, 2, 30, 1)
+	if b, err := l.Read(bounded(t), 10, 1<<20); err != nil || string(b) != string(late) {
+		t.Errorf("%s, %v", spans(b), err)
+	}
+}
+
 func TestHoldersOfWhatIsNotKnownToBeCutCountToThatCutOnly(t *testing.T) {
 	l, back, _ := evicted(t)
 	if _, err := l.TruncateTo(bounded(t), 20); err != nil {

@@ -149,7 +149,6 @@ func (l *Log) RaiseStart(start int64) error {
 	if len(w.chunks) > 0 {
 		w.chunks[0].marks = w.chunks[0].marks[j:]
 	}
-	w.low = max(w.low, min(start, l.end))
 	l.epochs.RaiseStart(start)
 	l.notify()
 	return nil
