@@ -8,7 +8,7 @@ import "context"
 type Recoverer interface {
 	// Recovered says what is known of the log as it is now. It is asked anew after a cut that leaves less of the log than was replicated when it answered last, because such a cut
 	// may take away the marker that had ended a transaction: then the answer is about the shorter log. It is called beside nothing that changes the log, except the writes of
-	// clients to a log that is open, and within Options.CallBound. An error is retried, as that of a read is.
+	// clients to a log that is open, and within Config.CallBound. An error is retried, as that of a read is.
 	//
 	// The mirror checks what it can: From outside [Start, End] and Epochs that do not rise are reported, and the log is read whole. What it cannot check it believes, so a
 	// Log that does not know for sure gives a lower From. logtest compares the answers with the batches.
