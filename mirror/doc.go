@@ -101,7 +101,8 @@ Compare says whether two logs are the same, and where not. Every method that tak
 with the next try, but it cannot take back a goroutine that never returns. Close says so when one did not.
 
 A Log may be wrapped to change what it does (examples/quickstart bounds one in memory). A wrapper that embeds the interface hides optional abilities: GroupQuiescer,
-ProducerIDSettler and GroupClamper have to be passed on.
+ProducerIDSettler, GroupClamper and Recoverer have to be passed on. A process that begins reads each log whole, once, before its partition can be mirrored or stopped; a
+Recoverer spares it what it knows of itself.
 
 # For whoever tests with it
 
