@@ -28,7 +28,8 @@ type Config struct {
 	ControllerOptions []kgo.Opt
 	BrokerOptions     []kgo.Opt
 
-	// ListenerName is the name of the cluster's inter.broker.listener.name; empty: the one listener that all brokers have and that is named INTERNAL, or else the only one that they have.
+	// ListenerName is the name of the cluster's inter.broker.listener.name; empty: INTERNAL, if all brokers have one of that name. It has to be a listener
+	// of the brokers' own: see Preflight.
 	ListenerName string
 	// Listen is where this process listens for the brokers: host:port, or a listener that was made already (Listener).
 	Listen   string
@@ -48,6 +49,8 @@ type Config struct {
 	ReplicationFactor int
 	// MinInSyncReplicas is how many of them must have a record before it counts as replicated; 0 is 2, and never more than live brokers hold a copy.
 	MinInSyncReplicas int
+	// Topics are names for which Preflight tries the rights on topics, where rules name topics; empty: a name that no topic has, which only rules for all topics allow.
+	Topics []string
 	// Peers are the node ids of other mirror processes in this cluster: what they lead is foreign and not open.
 	Peers []int32
 	// Window is how many bytes of recent batches are kept in memory for followers, over all partitions; 0 is 256 MiB.

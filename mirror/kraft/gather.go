@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// gather sends what many partitions ask at the same time with few requests: while one request is under way the next questions wait and then go together.
+// gather sends what many partitions ask at the same time with few requests: while one request is under way the next questions wait and then go together, and before one is sent it waits a
+// moment for the others.
 type gather[Q, A any] struct {
 	// send asks all at once. It returns as many answers as questions, or an error for all of them. It is called by one goroutine at a time.
 	send  func(context.Context, []Q) ([]A, error)
@@ -45,9 +46,31 @@ func (g *gather[Q, A]) do(ctx context.Context, q Q) (A, error) {
 	}
 }
 
+// Many partitions come to the same question within a moment, one after the other. As long as more of them come in each linger, they are waited for, mostLingers at most.
+const (
+	linger      = time.Millisecond
+	mostLingers = 50
+)
+
+// await returns when no more questions come.
+func (g *gather[Q, A]) await() {
+	seen := 0
+	for range mostLingers {
+		g.mu.Lock()
+		n := len(g.queue)
+		g.mu.Unlock()
+		if n == seen || n >= g.most {
+			return
+		}
+		seen = n
+		time.Sleep(linger)
+	}
+}
+
 // run sends until nothing is left to send.
 func (g *gather[Q, A]) run() {
 	for {
+		g.await()
 		g.mu.Lock()
 		n := min(len(g.queue), g.most)
 		if n == 0 {

@@ -25,6 +25,10 @@ import (
 // followerWait is how long a live follower that is behind is waited for before it is left out of a hand-over.
 const followerWait = 3 * time.Second
 
+// followerSilence is after what time without a fetch a follower may be dead although the controllers do not know it yet: fetches come every replica.fetch.wait.max.ms (500) at least.
+// Such a one that has everything is handed over to as well, but is not to be the leader: nobody could write until its session ends.
+const followerSilence = 3 * 500 * time.Millisecond
+
 // Open hands the partition over to the stock brokers that have all of it. It needs one of them.
 func (l *Log) Open(ctx context.Context) error {
 	d := l.d
@@ -179,8 +183,9 @@ func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.Topi
 func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 	end, now := l.log.End(), time.Now()
 	positions := map[int32]string{}
-	full := map[int32]bool{}
+	full, silent := map[int32]bool{}, map[int32]bool{}
 	for _, f := range l.log.Followers() {
+		silent[f.Broker] = now.Sub(f.Seen) > followerSilence
 		positions[f.Broker] = fmt.Sprintf("broker %d is at %d, seen %s ago", f.Broker, f.Position, now.Sub(f.Seen).Round(time.Millisecond))
 		full[f.Broker] = f.Position >= end && f.Truncated && f.Limit < 0
 	}
@@ -197,6 +202,15 @@ func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 			others += fmt.Sprintf("broker %d has not asked for it; ", id)
 		}
 	}
+	slices.SortStableFunc(ready, func(a, b int32) int {
+		switch {
+		case silent[a] == silent[b]:
+			return 0
+		case silent[a]:
+			return 1
+		}
+		return -1
+	})
 	return ready, others
 }
 

@@ -37,7 +37,8 @@ type membership struct {
 	listener    string
 	protocol    int16
 
-	beat sync.Mutex // one heartbeat at a time, so answers are in order
+	beat    sync.Mutex // one heartbeat at a time, so answers are in order
+	lifting sync.Mutex // see lift
 
 	mu       sync.Mutex
 	epoch    int64 // broker epoch
@@ -49,6 +50,7 @@ type membership struct {
 	lost     chan struct{} // closed with gone
 	cordon   bool          // the version knows cordoned log dirs
 	uncordon int           // how many want it lifted now
+	lifted   bool          // the controllers know that it is, and no heartbeat that says otherwise is under way
 }
 
 // highestTested are the feature levels that this package was tried with (Apache Kafka 4.4).
@@ -141,8 +143,10 @@ func (m *membership) heartbeat(ctx context.Context, wantFence bool) (fenced bool
 	m.mu.Lock()
 	gone := m.gone
 	req.BrokerID, req.BrokerEpoch, req.WantFence = m.cfg.NodeID, m.epoch, wantFence
-	if m.cordon && m.uncordon == 0 {
+	cordoned := m.cordon && m.uncordon == 0
+	if cordoned {
 		req.CordonedLogDirs = [][16]byte{m.dir}
+		m.lifted = false
 	}
 	m.mu.Unlock()
 	if gone != nil {
@@ -166,7 +170,7 @@ func (m *membership) heartbeat(ctx context.Context, wantFence bool) (fenced bool
 		return true, fmt.Errorf("heartbeat of broker %d: %w", m.cfg.NodeID, err)
 	}
 	m.mu.Lock()
-	m.fenced, m.alive = r.IsFenced, time.Now()
+	m.fenced, m.alive, m.lifted = r.IsFenced, time.Now(), !cordoned
 	m.mu.Unlock()
 	return r.IsFenced, nil
 }
@@ -282,7 +286,7 @@ func (m *membership) brokerEpoch() int64 {
 	return m.epoch
 }
 
-// uncordoned runs f while this process's log dir is not cordoned: Kafka 4.4 gives a cordoned one no replica, not even by a manual assignment.
+// uncordoned runs f while this process's log dir is not cordoned: Kafka 4.4 gives a cordoned one no replica, not even by a manual assignment. Many at once need two heartbeats.
 func (m *membership) uncordoned(ctx context.Context, f func() error) error {
 	if !m.cordon {
 		return f()
@@ -293,12 +297,29 @@ func (m *membership) uncordoned(ctx context.Context, f func() error) error {
 	defer func() {
 		m.mu.Lock()
 		m.uncordon--
+		last := m.uncordon == 0
 		m.mu.Unlock()
-		// The next heartbeat says so too; this one makes the moment short in which Kafka might place a replica here.
-		_, _ = m.heartbeat(ctx, false)
+		if last {
+			// The next heartbeat says so too; this one makes the moment short in which Kafka might place a replica here.
+			_, _ = m.heartbeat(ctx, false)
+		}
 	}()
-	if _, err := m.heartbeat(ctx, false); err != nil {
+	if err := m.lift(ctx); err != nil {
 		return err
 	}
 	return f()
+}
+
+// lift returns when the controllers know that the log dir is not cordoned. Whoever wants that has said so in uncordon.
+func (m *membership) lift(ctx context.Context) error {
+	m.lifting.Lock()
+	defer m.lifting.Unlock()
+	m.mu.Lock()
+	lifted := m.lifted
+	m.mu.Unlock()
+	if lifted {
+		return nil
+	}
+	_, err := m.heartbeat(ctx, false)
+	return err
 }

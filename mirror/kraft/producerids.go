@@ -124,6 +124,11 @@ func (p *producerIDs) settle(ctx context.Context, highest int64) error {
 	if err := p.raise(ctx, highest); err != nil {
 		return err
 	}
+	return p.burnAll(ctx, highest)
+}
+
+// burnAll has every live broker use up the ids up to highest that it holds.
+func (p *producerIDs) burnAll(ctx context.Context, highest int64) error {
 	p.settleMu.Lock()
 	defer p.settleMu.Unlock()
 	brokers := p.d.liveBrokers()

@@ -135,26 +135,7 @@ func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (leaderlog.
 	enough := max(1, len(stock)-d.cfg.MinInSyncReplicas+1)
 	began := time.Now()
 	for {
-		copies := make([]replicareader.Copy, len(stock))
-		there := 0
-		for i, id := range stock {
-			c := &copies[i]
-			c.Broker = id
-			c.Limit, c.Unconfirmed = limits[id], false
-			if _, ok := limits[id]; ok {
-				c.Unconfirmed = true
-			}
-			if !slices.Contains(d.liveBrokers(), id) {
-				c.Err = fmt.Errorf("broker %d is not alive", id)
-				continue
-			}
-			e, err := d.ends.do(ctx, endsQuestion{id, l.target()})
-			if c.Err = errors.Join(err, e.Err); c.Err != nil {
-				continue
-			}
-			c.Start, c.End = e.Start, e.End
-			there++
-		}
+		copies, there := l.copies(ctx, stock, limits)
 		if there >= enough || there > 0 && time.Since(began) > copyWait {
 			if there < enough {
 				d.notice(Event{Kind: Trouble, Partition: l.tp, Text: fmt.Sprintf("only %d of %d copies can be asked what they hold: records that no other copy has are given up if they are on the missing ones", there, len(stock))})
@@ -173,12 +154,35 @@ func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (leaderlog.
 	}
 }
 
-func (l *Log) choose(ctx context.Context, copies []replicareader.Copy, limits map[int32]int64) (leaderlog.Found, error) {
+// copies asks the living replicas where their copies end, and says how many answered.
+func (l *Log) copies(ctx context.Context, stock []int32, limits map[int32]int64) (copies []replicareader.Copy, there int) {
+	live := l.d.liveBrokers()
+	copies = make([]replicareader.Copy, len(stock))
+	for i, id := range stock {
+		c := &copies[i]
+		c.Broker = id
+		c.Limit, c.Unconfirmed = limits[id]
+		if !slices.Contains(live, id) {
+			c.Err = fmt.Errorf("broker %d is not alive", id)
+			continue
+		}
+		e, err := l.d.ends.do(ctx, endsQuestion{id, l.target()})
+		if c.Err = errors.Join(err, e.Err); c.Err != nil {
+			continue
+		}
+		c.Start, c.End = e.Start, e.End
+		there++
+	}
+	return copies, there
+}
+
+// compare finds the copies' leader epochs and the one that is the log.
+func (l *Log) compare(ctx context.Context, copies []replicareader.Copy) (replicareader.Choice, error) {
 	select { // each look is a row of small reads from the same few brokers
 	case l.d.looking <- struct{}{}:
 		defer func() { <-l.d.looking }()
 	case <-ctx.Done():
-		return leaderlog.Found{}, l.d.errorf(l.tp, "what it holds is not known: %w", ctx.Err())
+		return replicareader.Choice{}, l.d.errorf(l.tp, "what it holds is not known: %w", ctx.Err())
 	}
 	for i := range copies {
 		c := &copies[i]
@@ -189,7 +193,15 @@ func (l *Log) choose(ctx context.Context, copies []replicareader.Copy, limits ma
 	}
 	choice, err := replicareader.Choose(copies)
 	if err != nil {
-		return leaderlog.Found{}, l.d.errorf(l.tp, "%w", err)
+		return choice, l.d.errorf(l.tp, "%w", err)
+	}
+	return choice, nil
+}
+
+func (l *Log) choose(ctx context.Context, copies []replicareader.Copy, limits map[int32]int64) (leaderlog.Found, error) {
+	choice, err := l.compare(ctx, copies)
+	if err != nil {
+		return leaderlog.Found{}, err
 	}
 	for _, s := range choice.Diverged() {
 		l.d.notice(Event{Kind: Trouble, Partition: l.tp, Text: fmt.Sprintf("the copy of broker %d parts from that of broker %d, which is the log now, at %d; it is truncated there", s.Broker, choice.Broker, s.Common)})

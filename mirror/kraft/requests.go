@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 	"github.com/clustermirror/clustermirror/internal/kraftclient"
+	"github.com/clustermirror/clustermirror/internal/replicareader"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -25,6 +27,7 @@ type requests struct {
 	reassign       gather[reassignment, error]
 	elect          gather[mirror.TopicPartition, error]
 	configs        gather[configChange, error]
+	showUps        gather[showUp, error]
 }
 
 // isrChange is one partition of an AlterPartition request.
@@ -41,6 +44,14 @@ type isrAnswer struct{ code int16 }
 type reassignment struct {
 	tp       mirror.TopicPartition
 	replicas []int32 // nil: cancel
+}
+
+// showUp is a replica fetch of one partition at its leader's log end.
+type showUp struct {
+	leader      int32
+	target      replicareader.Target
+	leaderEpoch int32
+	start, end  int64
 }
 
 // configChange sets or, with a nil value, takes back settings of a topic.
@@ -63,6 +74,9 @@ func newRequests(cfg *Config, client *kraftclient.Client, brokerEpoch func() int
 	r.reassign = gather[reassignment, error]{most: mostPartitions, bound: bound, send: r.sendReassign}
 	r.elect = gather[mirror.TopicPartition, error]{most: mostPartitions, bound: bound, send: r.sendElect}
 	r.configs = gather[configChange, error]{most: mostTopics, bound: bound, send: r.sendConfigs}
+	r.showUps = gather[showUp, error]{most: mostPartitions, bound: bound, send: func(ctx context.Context, qs []showUp) ([]error, error) {
+		return r.sendShowUps(ctx, brokerEpoch(), qs)
+	}}
 	return r
 }
 
@@ -227,6 +241,60 @@ func (r *requests) sendConfigs(ctx context.Context, qs []configChange) ([]error,
 	for i, q := range qs {
 		out[i] = answers[q.topic]
 	}
+	return out, nil
+}
+
+// sendShowUps sends one replica fetch to each leader, and returns the answers' errors.
+func (r *requests) sendShowUps(ctx context.Context, epoch int64, qs []showUp) ([]error, error) {
+	byLeader := map[int32][]int{}
+	for i, q := range qs {
+		byLeader[q.leader] = append(byLeader[q.leader], i)
+	}
+	out := make([]error, len(qs))
+	var all sync.WaitGroup
+	for leader, some := range byLeader {
+		all.Go(func() {
+			req := kmsg.NewPtrFetchRequest()
+			req.ReplicaID, req.ReplicaState.ID, req.ReplicaState.Epoch = r.cfg.NodeID, r.cfg.NodeID, epoch
+			req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 0, 0, 1
+			req.SessionEpoch = -1
+			at := map[mirror.TopicID]int{}
+			for _, i := range some {
+				q := &qs[i]
+				n, ok := at[q.target.ID]
+				if !ok {
+					t := kmsg.NewFetchRequestTopic()
+					t.Topic, t.TopicID = q.target.Topic, q.target.ID
+					req.Topics = append(req.Topics, t)
+					n = len(req.Topics) - 1
+					at[q.target.ID] = n
+				}
+				p := kmsg.NewFetchRequestTopicPartition()
+				p.Partition, p.CurrentLeaderEpoch, p.FetchOffset, p.LastFetchedEpoch, p.LogStartOffset, p.PartitionMaxBytes = q.target.Partition, q.leaderEpoch, q.end, -1, q.start, 1
+				req.Topics[n].Partitions = append(req.Topics[n].Partitions, p)
+			}
+			resp, err := r.client.Broker(ctx, leader, req)
+			if err == nil {
+				err = kerr.ErrorForCode(resp.(*kmsg.FetchResponse).ErrorCode)
+			}
+			if err != nil {
+				for _, i := range some {
+					out[i] = err
+				}
+				return
+			}
+			codes := map[replicareader.Target]int16{}
+			for _, t := range resp.(*kmsg.FetchResponse).Topics {
+				for _, p := range t.Partitions {
+					codes[replicareader.Target{ID: t.TopicID, Partition: p.Partition}] = p.ErrorCode
+				}
+			}
+			for _, i := range some {
+				out[i] = kerr.ErrorForCode(codes[replicareader.Target{ID: qs[i].target.ID, Partition: qs[i].target.Partition}])
+			}
+		})
+	}
+	all.Wait()
 	return out, nil
 }
 

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
-	"github.com/clustermirror/clustermirror/internal/replicareader"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -165,39 +163,18 @@ func (l *Log) becomeLeader(ctx context.Context, p clustermetadata.Partition) err
 // showUp sends one replica fetch at the leader's log end. It holds nothing of the log: what it says is that it would be ready to lead, and it will be before anybody is served.
 func (l *Log) showUp(ctx context.Context, p clustermetadata.Partition) error {
 	d := l.d
-	t := replicareader.Target{Topic: l.tp.Topic, ID: p.TopicID, Partition: l.tp.Partition}
-	ends, err := d.reader.Ends(ctx, p.Leader, []replicareader.Target{t})
-	if err = errors.Join(err, ends[t].Err); err != nil {
+	ends, err := d.ends.do(ctx, endsQuestion{p.Leader, l.target()})
+	if err = errors.Join(err, ends.Err); err != nil {
 		return d.errorf(l.tp, "take-over: asking its leader %d for its end: %w", p.Leader, err)
 	}
-	req := kmsg.NewPtrFetchRequest()
-	req.ReplicaID, req.ReplicaState.ID, req.ReplicaState.Epoch = d.cfg.NodeID, d.cfg.NodeID, d.membership.brokerEpoch()
-	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 0, 0, 1
-	req.SessionEpoch = -1
-	rt := kmsg.NewFetchRequestTopic()
-	rt.Topic, rt.TopicID = l.tp.Topic, p.TopicID
-	rp := kmsg.NewFetchRequestTopicPartition()
-	rp.Partition, rp.CurrentLeaderEpoch, rp.FetchOffset, rp.LastFetchedEpoch, rp.LogStartOffset, rp.PartitionMaxBytes = l.tp.Partition, p.LeaderEpoch, ends[t].End, -1, ends[t].Start, 1
-	rt.Partitions = append(rt.Partitions, rp)
-	req.Topics = append(req.Topics, rt)
-	resp, err := d.client.Broker(ctx, p.Leader, req)
+	answer, err := d.requests.showUps.do(ctx, showUp{p.Leader, l.target(), p.LeaderEpoch, ends.Start, ends.End})
 	if err != nil {
 		return d.errorf(l.tp, "take-over: %w", err)
 	}
-	r := resp.(*kmsg.FetchResponse)
-	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+	switch err := answer; {
+	case err == nil, errors.Is(err, kerr.FencedLeaderEpoch), errors.Is(err, kerr.UnknownLeaderEpoch), errors.Is(err, kerr.NotLeaderForPartition), errors.Is(err, kerr.OffsetOutOfRange):
+		return nil // asked again with what the metadata says then, where it must be
+	default:
 		return d.errorf(l.tp, "take-over: its leader %d refuses this process as a replica: %w", p.Leader, err)
 	}
-	for _, at := range r.Topics {
-		for _, ap := range at.Partitions {
-			err := kerr.ErrorForCode(ap.ErrorCode)
-			switch {
-			case err == nil, errors.Is(err, kerr.FencedLeaderEpoch), errors.Is(err, kerr.UnknownLeaderEpoch), errors.Is(err, kerr.NotLeaderForPartition), errors.Is(err, kerr.OffsetOutOfRange):
-				// Asked again with what the metadata says then.
-			default:
-				return d.errorf(l.tp, "take-over: its leader %d refuses this process as a replica: %w", p.Leader, err)
-			}
-		}
-	}
-	return nil
 }

@@ -1,0 +1,233 @@
+package kraft
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+)
+
+// What can be known of the way from the brokers to this process before it is registered: no broker connects before that, and none can be asked to.
+
+// hostPort is an address that brokers are told.
+type hostPort struct {
+	host string
+	port uint16
+}
+
+func (a hostPort) String() string { return net.JoinHostPort(a.host, strconv.Itoa(int(a.port))) }
+
+// bind opens the listener for the brokers, if it was not given, and says what is advertised. The Finding says why one of both is impossible.
+func (d *Destination) bind() (net.Listener, hostPort, *Finding) {
+	wrong := func(do, format string, args ...any) *Finding {
+		return &Finding{Kind: AboutOwnListener, Severity: Blocks, What: fmt.Sprintf(format, args...), Do: do}
+	}
+	l := d.cfg.Listener
+	if l == nil {
+		var err error
+		if l, err = net.Listen("tcp", d.cfg.Listen); err != nil {
+			return nil, hostPort{}, wrong("end what listens there, or choose another address", "listening for the brokers: %v", err)
+		}
+	}
+	advertised := d.cfg.Advertised
+	if advertised == "" {
+		advertised = l.Addr().String()
+	}
+	host, port, err := net.SplitHostPort(advertised)
+	n, perr := strconv.ParseUint(port, 10, 16)
+	if err = errors.Join(err, perr); err != nil {
+		return l, hostPort{}, wrong("set Advertised to host:port", "advertised address %q: %v", advertised, err)
+	}
+	if host == "" || net.ParseIP(host).IsUnspecified() {
+		return l, hostPort{}, wrong("set Advertised to the host name and port under which they reach this process", "brokers cannot connect to the advertised address %q", advertised)
+	}
+	return l, hostPort{host, uint16(n)}, nil
+}
+
+// ownListener looks at the advertised address and the certificate.
+func (p *preflight) ownListener(ctx context.Context) {
+	if p.listener == nil || p.advertised.host == "" {
+		return // said already
+	}
+	bounded, stop := p.bounded(ctx)
+	defer stop()
+	addresses, err := net.DefaultResolver.LookupHost(bounded, p.advertised.host)
+	if err != nil {
+		p.addf(AboutOwnListener, Blocks, "advertise a name that the brokers can look up, or an IP address", "the advertised host %s: %v", p.advertised.host, err)
+		return
+	}
+	if slices.ContainsFunc(addresses, isLoopback) {
+		for _, b := range p.brokers {
+			if host, ok := p.remote(bounded, b.broker); ok {
+				p.addf(AboutOwnListener, Warns, "advertise an address of this machine that they reach", "%s is this machine's own loopback address, and broker %d is elsewhere (%s)", p.advertised, b.broker.ID, host)
+				break
+			}
+		}
+	}
+	if err := p.connectToOurselves(bounded); err != nil {
+		p.addf(AboutOwnListener, Warns, "if brokers reach it although this process does not (a load balancer may be so), nothing is wrong", "connecting to the advertised address %s from here: %v", p.advertised, err)
+	} else {
+		p.addf(AboutOwnListener, Fine, "", "the advertised address %s leads here; whether it does from the brokers too shows only when they follow a first partition", p.advertised)
+	}
+	p.certificate()
+}
+
+func isLoopback(address string) bool { return net.ParseIP(address).IsLoopback() }
+
+// remote says where a broker is, if that is not a loopback address.
+func (p *preflight) remote(ctx context.Context, b clustermetadata.Broker) (string, bool) {
+	names := p.listenerNames()
+	for _, l := range b.Listeners {
+		if !slices.Contains(names, l.Name) {
+			continue
+		}
+		addresses, err := net.DefaultResolver.LookupHost(ctx, l.Host)
+		return l.Host, err != nil || !slices.ContainsFunc(addresses, isLoopback)
+	}
+	return "", false
+}
+
+// listenerNames is the brokers' listener, none if it is not known.
+func (p *preflight) listenerNames() []string {
+	var name string
+	p.d.meta.look(func(im *clustermetadata.Image) { name, _, _ = p.d.brokerListener(im) })
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
+
+// connectToOurselves dials the advertised address and sees whether the connection arrives here. A broker that connects in this moment is turned away and comes again.
+func (p *preflight) connectToOurselves(ctx context.Context) error {
+	l, ok := p.listener.(interface {
+		net.Listener
+		SetDeadline(time.Time) error
+	})
+	if !ok {
+		return nil // of a kind that cannot be waited for
+	}
+	deadline, _ := ctx.Deadline()
+	_ = l.SetDeadline(deadline)
+	defer l.SetDeadline(time.Time{})
+	var token [16]byte
+	rand.Read(token[:])
+	arrived := make(chan error, 1)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				arrived <- err
+				return
+			}
+			var got [16]byte
+			_ = conn.SetDeadline(time.Now().Add(time.Second))
+			_, err = io.ReadFull(conn, got[:])
+			conn.Close()
+			if err == nil && got == token {
+				arrived <- nil
+				return
+			}
+		}
+	}()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.advertised.String())
+	if err == nil {
+		_, err = conn.Write(token[:])
+		defer conn.Close()
+	}
+	if err != nil {
+		_ = l.SetDeadline(time.Unix(1, 0)) // nobody comes
+		<-arrived
+		return err
+	}
+	if <-arrived != nil {
+		return errors.New("something else answers there")
+	}
+	return nil
+}
+
+// certificate looks at the one that brokers will be shown.
+func (p *preflight) certificate() {
+	s := p.d.cfg.Security
+	if s.TLS == nil {
+		return
+	}
+	leaf, err := ownCertificate(s, p.advertised.host)
+	if err != nil {
+		p.addf(AboutOwnListener, Blocks, "look at the certificate and key of Security.TLS", "there is no certificate to show to brokers: %v", err)
+		return
+	}
+	now := time.Now()
+	switch {
+	case now.After(leaf.NotAfter):
+		p.addf(AboutOwnListener, Blocks, "renew it", "the certificate has expired on %s", leaf.NotAfter.Format(time.DateTime))
+	case now.Before(leaf.NotBefore):
+		p.addf(AboutOwnListener, Blocks, "wait, or set this machine's clock", "the certificate is not valid before %s", leaf.NotBefore.Format(time.DateTime))
+	}
+	if err := leaf.VerifyHostname(p.advertised.host); err != nil {
+		unchecked := 0
+		for _, b := range p.brokers {
+			if p.checksNoNames(b) {
+				unchecked++
+			}
+		}
+		if unchecked > 0 && unchecked == len(p.brokers) {
+			p.addf(AboutOwnListener, Warns, "", "the certificate is not for the advertised host: %v; the brokers' %s is empty, so they accept it", err, hostNameCheck)
+		} else {
+			p.addf(AboutOwnListener, Blocks, "have a certificate made with the advertised host among its subject alternative names", "the certificate is not for the advertised host, and brokers check that: %v", err)
+		}
+		return
+	}
+	p.addf(AboutOwnListener, Fine, "", "the certificate is for %s, until %s; whether the brokers trust its issuer (%s) shows only when they connect", p.advertised.host, leaf.NotAfter.Format(time.DateTime), leaf.Issuer)
+}
+
+// checksNoNames: a broker does not look at the name in the certificate of whom it connects to. Kafka's default is to look.
+func (p *preflight) checksNoNames(b brokerSeen) bool {
+	if b.configs == nil {
+		return false
+	}
+	for _, l := range p.listenerNames() {
+		if v, ok := b.configs["listener.name."+strings.ToLower(l)+"."+hostNameCheck]; ok {
+			return strings.TrimSpace(v) == ""
+		}
+	}
+	v, ok := b.configs[hostNameCheck]
+	return ok && strings.TrimSpace(v) == ""
+}
+
+// ownCertificate is what a broker that connects to host will be shown.
+func ownCertificate(s ListenerSecurity, host string) (*x509.Certificate, error) {
+	cfg, err := s.TLS()
+	if err != nil {
+		return nil, err
+	}
+	hello := &tls.ClientHelloInfo{ServerName: host, SupportedVersions: []uint16{tls.VersionTLS13, tls.VersionTLS12}}
+	var c *tls.Certificate
+	switch {
+	case cfg == nil:
+		return nil, errors.New("Security.TLS gave nothing")
+	case cfg.GetCertificate != nil:
+		if c, err = cfg.GetCertificate(hello); err != nil {
+			return nil, err
+		}
+	}
+	if c == nil && len(cfg.Certificates) > 0 {
+		c = &cfg.Certificates[0]
+	}
+	if c == nil || len(c.Certificate) == 0 {
+		return nil, errors.New("its configuration holds none")
+	}
+	if c.Leaf != nil {
+		return c.Leaf, nil
+	}
+	return x509.ParseCertificate(c.Certificate[0])
+}
