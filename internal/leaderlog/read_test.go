@@ -162,14 +162,15 @@ func TestACutWhileACopyIsRead(t *testing.T) {
 		t.Errorf("%s, %v", spans(b), err)
 	}
 	back.then = func() {
-		if err := l.ResetTo(3); err != nil {
+		if err := l.ResetTo(1); err != nil {
 			t.Error(err)
 		}
+		add(t, l, data(1, 3, 1, "c"), data(4, 5, 1, "d"))
 	}
 	if _, err := l.TruncateTo(bounded(t), 5); err != nil {
 		t.Fatal(err)
 	}
-	positions(t, l, 3, 3, 3)
+	positions(t, l, 1, 4, 1)
 }
 
 // TestConcurrentUse is for the race detector: one writer, three followers, readers; at the end every follower has everything.
