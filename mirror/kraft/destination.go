@@ -31,6 +31,7 @@ type Destination struct {
 	membership *membership
 	requests   *requests
 	ends       gather[endsQuestion, replicareader.Ends]
+	alive      gather[int32, error] // asks brokers by id whether they answer
 	reader     *replicareader.Reader
 	server     *replicaserver.Server
 	remembered *remembered
@@ -91,6 +92,7 @@ func (d *Destination) connect() (err error) {
 	d.reader = replicareader.New(d.client)
 	d.requests = newRequests(&d.cfg, d.client, func() int64 { return d.membership.brokerEpoch() })
 	d.ends = gather[endsQuestion, replicareader.Ends]{send: d.askEnds, most: 10_000, bound: d.cfg.RequestTimeout}
+	d.alive = gather[int32, error]{send: d.askAlive, most: 10_000, bound: answerWait}
 	d.remembered = newRemembered(d.cfg.Remember)
 	d.producers = newProducerIDs(d)
 	d.membership = &membership{cfg: &d.cfg, client: d.beats, meta: d.meta, notice: d.notice, lost: make(chan struct{}), epoch: -1}

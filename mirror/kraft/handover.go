@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 	"github.com/clustermirror/clustermirror/internal/leaderlog"
@@ -25,9 +27,8 @@ import (
 // followerWait is how long a live follower that is behind is waited for before it is left out of a hand-over.
 const followerWait = 3 * time.Second
 
-// followerSilence is after what time without a fetch a follower may be dead although the controllers do not know it yet: fetches come every replica.fetch.wait.max.ms (500) at least.
-// Such a one that has everything is handed over to as well, but is not to be the leader: nobody could write until its session ends.
-const followerSilence = 3 * 500 * time.Millisecond
+// answerWait is how long a broker is waited for before another one is preferred as the new leader.
+const answerWait = time.Second
 
 // Open hands the partition over to the stock brokers that have all of it. It needs one of them.
 func (l *Log) Open(ctx context.Context) error {
@@ -91,6 +92,7 @@ func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 	l.setOpening(true)
 	defer l.setOpening(false)
 	for {
+		ready = d.answeringFirst(ctx, ready)
 		if err := l.rememberLeftOut(ctx, stock, ready); err != nil {
 			return err
 		}
@@ -183,9 +185,8 @@ func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.Topi
 func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 	end, now := l.log.End(), time.Now()
 	positions := map[int32]string{}
-	full, silent := map[int32]bool{}, map[int32]bool{}
+	full := map[int32]bool{}
 	for _, f := range l.log.Followers() {
-		silent[f.Broker] = now.Sub(f.Seen) > followerSilence
 		positions[f.Broker] = fmt.Sprintf("broker %d is at %d, seen %s ago", f.Broker, f.Position, now.Sub(f.Seen).Round(time.Millisecond))
 		full[f.Broker] = f.Position >= end && f.Truncated && f.Limit < 0
 	}
@@ -202,16 +203,53 @@ func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 			others += fmt.Sprintf("broker %d has not asked for it; ", id)
 		}
 	}
-	slices.SortStableFunc(ready, func(a, b int32) int {
-		switch {
-		case silent[a] == silent[b]:
-			return 0
-		case silent[a]:
-			return 1
-		}
-		return -1
-	})
 	return ready, others
+}
+
+// answeringFirst puts brokers that answer before those that do not. The controllers take a broker that has just died, or stands still, for alive until its session ends; it has the
+// whole log and is handed over to as well, but as the first in order it would be the leader, and nobody could write until then.
+func (d *Destination) answeringFirst(ctx context.Context, ids []int32) []int32 {
+	errs := make([]error, len(ids))
+	var wg sync.WaitGroup
+	for i, id := range ids {
+		wg.Go(func() {
+			answer, err := d.alive.do(ctx, id)
+			errs[i] = errors.Join(err, answer)
+		})
+	}
+	wg.Wait()
+	var first, last []int32
+	for i, id := range ids {
+		if errs[i] == nil {
+			first = append(first, id)
+		} else {
+			last = append(last, id)
+		}
+	}
+	return append(first, last...)
+}
+
+// askAlive asks brokers for anything.
+func (d *Destination) askAlive(ctx context.Context, ids []int32) ([]error, error) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	said := map[int32]error{}
+	for _, id := range slices.Compact(sorted(ids)) {
+		wg.Go(func() {
+			req := kmsg.NewPtrMetadataRequest()
+			req.Topics = []kmsg.MetadataRequestTopic{}
+			_, err := d.client.Broker(ctx, id, req)
+			mu.Lock()
+			defer mu.Unlock()
+			said[id] = err
+		})
+	}
+	wg.Wait()
+	out := make([]error, len(ids))
+	for i, id := range ids {
+		out[i] = said[id]
+	}
+	return out, nil
 }
 
 // stepOut takes this process out of the replicas of a partition that a stock broker leads: after a take-over that was not finished.
