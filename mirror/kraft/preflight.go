@@ -200,7 +200,7 @@ func (p *preflight) controllers(ctx context.Context) (any bool) {
 		wg.Go(func() {
 			bounded, stop := p.bounded(ctx)
 			defer stop()
-			resp, err := p.d.client.At(bounded, i, kmsg.NewPtrApiVersionsRequest())
+			resp, err := p.d.client.At(bounded, i, versionsRequest())
 			if err == nil {
 				answers[i] = resp.(*kmsg.ApiVersionsResponse)
 				err = kerr.ErrorForCode(answers[i].ErrorCode)
