@@ -121,6 +121,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	mirror/memlog                      a cluster in memory: Destination and Source
 	mirror/filestore                   the keyed log in one folder, shared by the processes of a machine
 	mirror/kafkastore                  the keyed log on compacted topics
+	mirror/kraft                       the Kafka destination: one more broker, which leads the mirrored partitions
 	mirror/logtest                     conformance and crash kit for a Log
 	statemachine                pure   states, moves, steps, retries; StateStore and its records; MemoryStore
 	statemachine/storetest             conformance kit for a StateStore
@@ -136,6 +137,8 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/clustermetadata    pure   a KRaft cluster's metadata, built from the records of its log
 	internal/replicaserver             the server side of Kafka's replication protocol
 	internal/leaderlog                 one partition's log as a leader has it whose followers hold the copies
+	internal/kraftclient               single requests to controllers and brokers
+	internal/kraftlife                 whole lives of a mirror between two real clusters
 	internal/replicareader             the copies that stock brokers hold, and which one is the log
 	internal/topicreader               compacted topics read to their end
 	internal/kafkaconfig               Kafka's property names for connections and security

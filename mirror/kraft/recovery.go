@@ -286,6 +286,13 @@ func (l *Log) Recovered(ctx context.Context) (mirror.Recovered, error) {
 	l.mu.Unlock()
 	holders := []int32{p.Leader}
 	if ours {
+		// A copy's last stable offset counts once it has followed every cut; right after one, a follower is on its way.
+		_ = l.log.AwaitFollowers(ctx, func(_ int64, fs []leaderlog.Follower) bool {
+			return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live }) || slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && f.Truncated && f.Limit < 0 })
+		})
+		if err := ctx.Err(); err != nil {
+			return mirror.Recovered{}, l.d.errorf(l.tp, "no follower has followed the last cut: %w; %s", err, l.lateness())
+		}
 		holders = nil
 		for _, f := range l.log.Followers() {
 			if f.Truncated && f.Limit < 0 {

@@ -1,0 +1,113 @@
+// Package kraft is a mirror.Destination for an Apache Kafka cluster as it is: the process joins the cluster (KRaft, 3.9 to 4.4) as one more broker, leads the mirrored partitions, and
+// the cluster's own brokers copy from it by Kafka's replication, byte for byte. A failover hands the leadership to them. No broker is changed, and nothing is stored here but who this
+// process is.
+//
+//	d, err := kraft.Join(ctx, kraft.Config{
+//		NodeID:      9999,                                 // an id that no broker has
+//		Controllers: []string{"10.0.0.1:9093", "10.0.0.2:9093", "10.0.0.3:9093"},
+//		Listen:      "0.0.0.0:9990", Advertised: "mirror-1.example.com:9990",
+//		Folder:      "/var/lib/mirror",
+//		Remember:    log, // the keyedlog.Log on which Control and StateStore stand
+//	})
+//	m, err := mirror.New(mirror.Config{Destination: d, …})
+//
+// Preflight looks at a cluster and changes nothing; Join does that first. SECURITY.md says what rights the process needs, what they amount to, and how to take them away. Read "Limits"
+// before the first use on a cluster that matters.
+//
+// # The parts
+//
+//	metadata.go       follows __cluster_metadata: everything believed of the cluster comes from there
+//	membership.go     registration, heartbeats, fencing; identity.go: who this process is
+//	creation.go       a new topic, and the shape in which a mirrored partition stands
+//	fence.go          raising leader epochs; barrier.go keeps fences away from what they would break
+//	handover.go       Log.Open: a stock broker becomes the leader
+//	takeover.go       Log.CloseForWrites: this process becomes the leader of a partition that is the clients'
+//	recovery.go       what partitions hold, after a restart
+//	producerids.go    keeps the cluster's producer ids above the mirrored ones
+//	give.go           moving a partition to another mirror process; force.go: opening without any
+//	foreign.go        partitions of others that the cluster places here; limits.go: largest batches; settings.go, remembered.go: what is to be put back
+//
+// internal/replicaserver answers the brokers, internal/leaderlog is the log that they copy, internal/replicareader reads their copies, internal/clustermetadata understands the metadata.
+//
+// # How a mirrored partition stands
+//
+//	replicas [9999 1 2 3]  in sync [9999]  eligible []  nothing adding or removing
+//	topic:  min.insync.replicas=1  unclean.leader.election.enable=false
+//
+// Two guarantees rest on that, and each has its own tests:
+//
+// No stock broker leads before the partition is handed over. The controllers elect from the in-sync replicas, from the eligible leader replicas (KIP-966), or uncleanly. The in-sync
+// replicas are this process alone. A stock broker becomes eligible only by leaving the in-sync replicas while fewer than min.insync.replicas are left, and that is 1. Unclean elections are
+// off for the topic itself, whatever the cluster says. What an operator forces (ElectLeaders, a changed setting) is seen within a second: Events Violation and Unsafe; nothing is
+// appended while a setting is unsafe, no leader epoch is raised, and a partition that a stock broker leads is never silently taken back.
+//
+// The copy survives. The stock brokers are full replicas and not additions under way: a reassignment that somebody cancels (Cruise Control does before it begins) would delete the copies
+// of the added brokers at once. There is nothing to cancel.
+//
+// If this process dies its partitions have no leader: nobody reads, nobody writes, nothing is lost. It comes back as their leader, under its own incarnation at once, or another process
+// under the same node id when the session has ended (9 s).
+//
+// # The conversation
+//
+// "Kafka" names where stock Kafka reacts, for whoever wants to check it there.
+//
+//	what                     request, and what counts in it                              Kafka                                                shown by
+//	features, versions       ApiVersions to a controller                                 ControllerApis                                       TestRealKafkaFirstLife
+//	metadata                 Fetch, topic id …01, replica −1, current leader epoch       KafkaRaftClient.handleFetchRequest                   internal/clustermetadata
+//	join                     BrokerRegistration: features [finalized, highest tried],    ClusterControlManager.registerBroker                 TestRealKafkaFirstLife
+//	                         one log dir, previous broker epoch
+//	stay                     BrokerHeartbeat every 2 s, metadata offset, cordoned dirs   BrokerHeartbeatManager, ReplicationControlManager    TestRealKafka…Session…
+//	create                   CreateTopics [9999], the two settings                       ReplicationControlManager.createTopic                TestRealKafkaFirstLife
+//	followers                AlterPartitionReassignments [9999 1 2 3]                    PartitionReassignmentReplicas                        TestRealKafkaFirstLife
+//	complete, then alone     AlterPartition: in sync all, then [9999]                    ReplicationControlManager.alterPartition,            TestRealKafkaFirstLife
+//	                                                                                     PartitionChangeBuilder
+//	copy                     served: ApiVersions, ListOffsets, Fetch 13–18,              ReplicaFetcherThread, AbstractFetcherThread          TestRealKafkaLogContract
+//	                         OffsetForLeaderEpoch
+//	truncate                 Fetch answers with a diverging epoch                        AbstractFetcherThread.truncateOnFetchResponse        TestRealKafkaFirstLife
+//	epoch + 2                BrokerHeartbeat want fence, then not                        ReplicationControlManager.handleBrokerFenced         TestRealKafkaFirstLife
+//	producer ids             AllocateProducerIds, InitProducerId                         ProducerIdControlManager, RPCProducerIdManager       TestF48…
+//	hand-over                AlterPartitionReassignments [1 2], AlterPartition           PartitionChangeBuilder.completeReassignmentIfNeeded  TestRealKafkaHandOver…
+//	                         in sync [9999 1 2] → NEW_LEADER_ELECTED
+//	take-over                IncrementalAlterConfigs, AlterPartitionReassignments,       Partition.maybeExpandIsr (the leader),               TestRealKafkaTakeOver…
+//	                         Fetch as replica 9999, ElectLeaders preferred,              ReplicationControlManager.electLeaders
+//	                         AlterPartition in sync [9999]
+//	what copies hold         ListOffsets −2, Fetch −3, to followers                      ReplicaManager.fetchOffset, readFromLog              internal/replicareader
+//	leave                    UnregisterBroker                                            ClusterControlManager                                TestRealKafkaFirstLife
+//
+// # Hand-over
+//
+// The reassignment's target are the live followers that have the whole log. It completes only when every one of them is in sync, so a dead broker in it would make a failover hang, and
+// naming the others in sync would already let them be elected. One AlterPartition with this process and exactly the target completes it: election, replicas and in-sync replicas change in
+// one record. Replicas that were left out are remembered before and added again afterwards; Kafka brings them up to date when they return.
+//
+// # Take-over
+//
+// For a failback the stock replicas stay members, because taking them out would delete their logs. What is dangerous about that is written beside the steps in takeover.go. The log is
+// held from before the first step: asked for the partition, the server says "not leader", and followers ask again a second later without changing anything. It does not matter when the
+// controllers elect this process.
+//
+// # After a restart
+//
+// A leader with an empty log makes its followers empty. So the log is held until the copies were asked: where each ends (ListOffsets −2) and which leader epochs it has (some batch
+// headers); the longest is the log. As many copies are waited for as make sure that a record which MinInSyncReplicas copies had is among them, for 30 s; then it goes on with those that
+// live, and says so. A copy that had not followed a truncation is trusted up to the truncation only (that is remembered in Config.Remember).
+//
+// mirror.Log.Replicated is what MinInSyncReplicas followers have, or as many as live, at least one. It is what the copy is worth without this process; End is only memory.
+//
+// # Producer ids
+//
+// A stock broker that is handed a mirrored partition knows the mirrored producers, and does not know MIRROR_PID_RESET. A new producer of this cluster with one of their ids would have its
+// first records taken for repetitions: answered with success, and dropped. So the controllers' counter is moved above an id before a batch with it is appended, and at a stop the brokers use
+// up the blocks that they hold. Ids that the cluster gave out before the topic was mirrored are not covered.
+//
+// # Limits
+//
+//   - Brokers need a listener of their own (inter.broker.listener.name) that no client uses: clients of a listener are told of every broker that has it.
+//   - Mirrored topics cannot be read before the failover: clients of other listeners see LISTENER_NOT_FOUND for them.
+//   - On a cluster whose operator manages brokers by their ids (Strimzi takes every unknown id out at each reconciliation) the process is unregistered again and again. It does not
+//     register again by itself.
+//   - DeleteTopics, DeleteRecords, CreatePartitions and reassignments by others are seen and told, and cannot be prevented.
+//   - Between two requests of a creation, while the topic is empty, the death of this process makes a stock broker the leader. The same moment, with every copy complete, is in Give.
+//   - Leader epochs rise by two for everything that this process leads, each time with a moment without a leader.
+//   - Not supported, and refused by Preflight or named there: tiered storage, readable mirrored topics, several log directories of this process.
+package kraft
