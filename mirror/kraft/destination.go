@@ -211,45 +211,15 @@ func (d *Destination) listen(ctx context.Context) (err error) {
 	return err
 }
 
-// brokerListener is the name and security protocol of the listener that brokers use among themselves. It has to be one of several: to a client of a listener the brokers name every
-// broker that has it, so with a single one clients would come to this process with requests that it does not answer (measured: InitProducerId and Metadata of a franz-go client).
+// brokerListener is the name and security protocol of the listener that brokers use among themselves.
 func (d *Destination) brokerListener(im *clustermetadata.Image) (string, int16, error) {
-	ids := []string{"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
-	protocol := int16(slices.Index(ids, d.cfg.Security.Protocol))
-	count, have := map[string]int{}, map[string]int16{}
-	brokers := 0
+	var stock []clustermetadata.Broker
 	for _, b := range im.Brokers() {
-		if b.ID == d.cfg.NodeID || slices.Contains(d.cfg.Peers, b.ID) {
-			continue
-		}
-		brokers++
-		for _, l := range b.Listeners {
-			count[l.Name]++
-			have[l.Name] = l.SecurityProtocol
+		if b.ID != d.cfg.NodeID && !slices.Contains(d.cfg.Peers, b.ID) {
+			stock = append(stock, b)
 		}
 	}
-	name := d.cfg.ListenerName
-	if name == "" && count["INTERNAL"] == brokers {
-		name = "INTERNAL"
-	}
-	switch {
-	case brokers == 0:
-		return "", 0, errors.New("kraft: no broker is registered: start the cluster's brokers")
-	case len(count) == 1:
-		for only := range count {
-			return "", 0, fmt.Errorf("kraft: the brokers have one listener only, %s: their clients see every broker that has it, so they would be sent to this process, which answers none but brokers; "+
-				"give the brokers a listener of their own (listeners, inter.broker.listener.name), with clients on the other", only)
-		}
-	case name == "":
-		return "", 0, errors.New("kraft: the brokers have several listeners, and none of them is called INTERNAL at all of them; set ListenerName to what their inter.broker.listener.name says")
-	}
-	if count[name] == 0 {
-		return "", 0, fmt.Errorf("kraft: no broker has a listener %q; set ListenerName to what their inter.broker.listener.name says", name)
-	}
-	if have[name] != protocol {
-		return "", 0, fmt.Errorf("kraft: listener %s of the brokers speaks %s, and Security.Protocol is %s; they have to be the same, because brokers use one security for a listener name", name, ids[have[name]], d.cfg.Security.Protocol)
-	}
-	return name, protocol, nil
+	return d.cfg.interBrokerListener(stock)
 }
 
 // address is where a broker's inter-broker listener is.
