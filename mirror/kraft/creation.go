@@ -33,6 +33,9 @@ func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (m
 	} else if !errors.Is(err, mirror.ErrUnknownTopic) {
 		return mirror.Topic{}, err
 	}
+	if spec.Configs[tieredStorage] == "true" {
+		return mirror.Topic{}, errTiered(spec.Name)
+	}
 	if len(d.liveBrokers()) < d.cfg.ReplicationFactor {
 		return mirror.Topic{}, fmt.Errorf("kraft: creating topic %s: %d copies are wanted and only brokers %v are alive; start the others, or lower ReplicationFactor", spec.Name, d.cfg.ReplicationFactor, d.liveBrokers())
 	}

@@ -106,3 +106,20 @@ func (p *preflight) settings() {
 		}
 	})
 }
+
+const tieredStorage = "remote.storage.enable"
+
+// errTiered says why a topic with tiered storage (KIP-405) cannot be mirrored into a stock cluster: its older part is not in the copies that this process could serve or compare.
+func errTiered(topic string) error {
+	return fmt.Errorf("kraft: topic %s has %s=true: its older records are in a remote storage that this process does not know; mirror it without, or not at all", topic, tieredStorage)
+}
+
+// tiered refuses a topic of the cluster that has tiered storage.
+func (d *Destination) tiered(topic string) (err error) {
+	d.meta.look(func(im *clustermetadata.Image) {
+		if v, _ := im.Config(clustermetadata.TopicResource, topic, tieredStorage); v == "true" {
+			err = errTiered(topic)
+		}
+	})
+	return err
+}

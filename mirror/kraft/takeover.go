@@ -53,6 +53,9 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 	if p.Leader >= 0 && slices.Contains(d.cfg.Peers, p.Leader) {
 		return d.errorf(l.tp, "take-over: mirror process %d leads it: %w", p.Leader, mirror.ErrFenced)
 	}
+	if err := d.tiered(l.tp.Topic); err != nil {
+		return err
+	}
 	if err := d.guard(ctx, l.tp.Topic, p.TopicID); err != nil {
 		return err
 	}
