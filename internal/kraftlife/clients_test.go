@@ -1,0 +1,104 @@
+package kraftlife_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
+)
+
+var (
+	plain = []kgo.Opt{kgo.DisableIdempotentWrite(), kgo.ProducerBatchCompression(kgo.NoCompression())}
+	// oldProtocol keeps a client from transactions v2 (KIP-890).
+	oldProtocol = kgo.MaxVersions(kversion.V3_7_0())
+)
+
+// client is an idempotent producer without compression, unless options say otherwise. Records that are produced together become one batch.
+func client(c *kafkatest.Cluster, more ...kgo.Opt) *kgo.Client {
+	return c.Client(append([]kgo.Opt{kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(20 * time.Millisecond),
+		kgo.MetadataMinAge(50 * time.Millisecond), kgo.TransactionTimeout(time.Minute), kgo.RecordDeliveryTimeout(bound),
+		kgo.RequestTimeoutOverhead(2 * time.Second)}, more...)...)
+}
+
+// produce writes values as one batch (if they fit) and waits for all replicas.
+func produce(t *testing.T, cl *kgo.Client, topic string, partition int32, values ...string) {
+	t.Helper()
+	records := make([]*kgo.Record, len(values))
+	for i, v := range values {
+		records[i] = &kgo.Record{Topic: topic, Partition: partition, Value: []byte(v)}
+	}
+	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatalf("produce to %s-%d: %v", topic, partition, err)
+	}
+}
+
+// values are n different ones.
+func values(name string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s %d", name, i)
+	}
+	return all
+}
+
+func begin(t *testing.T, cl *kgo.Client) {
+	t.Helper()
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finish ends the transaction and waits until the marker is in the log: it is written after the client has its answer.
+func finish(t *testing.T, c *kafkatest.Cluster, cl *kgo.Client, how kgo.TransactionEndTry, topic string, partition int32) {
+	t.Helper()
+	before := offsetOf(t, c, latest, topic, partition)
+	if err := cl.EndTransaction(t.Context(), how); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the marker is written", func() (bool, string) {
+		now := offsetOf(t, c, latest, topic, partition)
+		return now > before, fmt.Sprintf("the log ends at %d", now)
+	})
+}
+
+// transaction is one whole transaction of one batch.
+func transaction(t *testing.T, c *kafkatest.Cluster, cl *kgo.Client, how kgo.TransactionEndTry, topic string, partition int32, values ...string) {
+	t.Helper()
+	begin(t, cl)
+	produce(t, cl, topic, partition, values...)
+	finish(t, c, cl, how, topic, partition)
+}
+
+// produceRaw sends one batch as it is.
+func produceRaw(t *testing.T, c *kafkatest.Cluster, topic string, id [16]byte, partition int32, spec batch.DataSpec) {
+	t.Helper()
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = -1, 10_000
+	rt := kmsg.NewProduceRequestTopic()
+	rt.Topic, rt.TopicID = topic, id
+	rp := kmsg.NewProduceRequestTopicPartition()
+	rp.Partition, rp.Records = partition, batch.AppendData(nil, spec)
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	raw, err := c.AdminClient().Broker(int(c.LeaderOf(topic, partition))).Request(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kerr.ErrorForCode(raw.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode); err != nil {
+		t.Fatalf("produce to %s-%d: %v", topic, partition, err)
+	}
+}
+
+var (
+	allowCreation = kgo.AllowAutoTopicCreation()
+	largeBatches  = kgo.ProducerBatchMaxBytes(8 << 20)
+)
+
+func recordOf(topic string) *kgo.Record { return &kgo.Record{Topic: topic, Value: []byte("x")} }

@@ -1,0 +1,389 @@
+package kraftlife_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/kafkasource"
+	"github.com/clustermirror/clustermirror/mirror/kraft"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// set changes one setting of a topic.
+func set(t *testing.T, c *kafkatest.Cluster, topic, name, value string) {
+	t.Helper()
+	answers, err := c.Admin().AlterTopicConfigs(limited(t), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range answers {
+		if a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+}
+
+// deleteTopic deletes a topic and waits until no broker has it.
+func deleteTopic(t *testing.T, c *kafkatest.Cluster, topic string) {
+	t.Helper()
+	if _, err := c.Admin().DeleteTopic(limited(t), topic); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, topic+" is gone", func() (bool, string) {
+		for _, id := range c.Brokers() {
+			if dirs := c.LogDirs(topic, 0, id); slices.Contains(dirs, topic+"-0") {
+				return false, fmt.Sprintf("broker %d has it", id)
+			}
+		}
+		return !exists(t, c, topic), "the metadata has it"
+	})
+}
+
+// exists looks without creating: all topics are listed.
+func exists(t *testing.T, c *kafkatest.Cluster, topic string) bool {
+	t.Helper()
+	all, err := c.Admin().ListTopics(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.Has(topic)
+}
+
+// tenLookUps waits until the mirror has asked its source ten times more.
+func tenLookUps(t *testing.T, r *running) {
+	t.Helper()
+	source, ok := r.cfg.Source.(*kafkasource.Source)
+	if !ok {
+		t.Fatal("the source does not count")
+	}
+	before := source.Counts().Metadata
+	eventually(t, "ten look-ups", func() (bool, string) {
+		n := source.Counts().Metadata - before
+		return n >= 10, fmt.Sprintf("%d look-ups", n)
+	})
+}
+
+func TestF12BatchAboveWhatStockBrokersAllow(t *testing.T) {
+	a, b := small(t), standby(t)
+	topic := "f12-large"
+	a.CreateTopic(kafkatest.Topic{Name: topic, Configs: map[string]string{"max.message.bytes": "10485760"}})
+	cl := client(a, largeBatches)
+	big := make([]byte, 6<<20)
+	rand.Read(big)
+	produce(t, cl, topic, 0, values("small", 100)...) // 0..99
+	produce(t, cl, topic, 0, string(big))             // 100
+	produce(t, cl, topic, 0, "after")                 // 101
+	r := open(t, "f12", a, join(t, b))
+	r.start(topic)
+	refused := func(at int64) {
+		t.Helper()
+		p := r.untilFailed(topic, fmt.Sprintf("batch at %d is 62915", at), "max.message.bytes is 1048588")
+		if p.End != at {
+			t.Errorf("the copy ends at %d, want %d", p.End, at)
+		}
+	}
+	refused(100)
+	set(t, b, topic, "max.message.bytes", "10485760")
+	r.same(topic, 0, 102)
+	set(t, b, topic, "max.message.bytes", "1048588")
+	eventually(t, "the process knows the lower limit", func() (bool, string) {
+		all, err := b.Admin().DescribeTopicConfigs(limited(t), topic)
+		return err == nil && len(all) == 1, fmt.Sprint(err)
+	})
+	produce(t, cl, topic, 0, string(big)) // 102
+	refused(102)
+	set(t, b, topic, "max.message.bytes", "10485760")
+	r.same(topic, 0, 103)
+}
+
+func TestF17StockFollowersTakeOddTimestamps(t *testing.T) {
+	a, b := small(t), standby(t)
+	topic := "f17-odd-timestamps"
+	id := a.CreateTopic(kafkatest.Topic{Name: topic, Configs: map[string]string{"message.timestamp.after.max.ms": "9223372036854775807", "retention.ms": "-1"}})
+	times := []int64{-1, 0, time.Date(1970, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), math.MaxInt64}
+	for _, at := range times {
+		produceRaw(t, a, topic, id, 0, batch.DataSpec{LeaderEpoch: -1, ProducerID: -1, BaseTimestamp: at, MaxTimestamp: at, Records: []batch.Record{{Value: []byte("odd")}}})
+	}
+	r := open(t, "f17", a, join(t, b))
+	r.start(topic)
+	for i, h := range headers(r.same(topic, 0, int64(len(times)))) {
+		if h.MaxTimestamp != times[i] {
+			t.Errorf("the record at %d has time %d, want %d", i, h.MaxTimestamp, times[i])
+		}
+	}
+	r.failover()
+	for i, h := range headers(fetch(t, b, topic, 0, 0, 5))[:len(times)] { // the reset comes with them
+		if h.MaxTimestamp != times[i] {
+			t.Errorf("clients of the new primary read the record at %d with time %d, want %d", i, h.MaxTimestamp, times[i])
+		}
+	}
+}
+
+func TestF30StateIsLeftAndTheDestinationIsEmpty(t *testing.T) {
+	a, b := small(t), standby(t)
+	topic := "f30-wiped"
+	a.CreateTopic(kafkatest.Topic{Name: topic})
+	produce(t, client(a), topic, 0, values("kept", 500)...)
+	at := join(t, b)
+	r := open(t, "f30", a, at)
+	r.start(topic)
+	r.same(topic, 0, 500)
+	r.end()
+	deleteTopic(t, b, topic)
+	produce(t, client(a), topic, 0, values("later", 5)...)
+	again := open(t, "f30", a, at)
+	again.start(topic)
+	again.same(topic, 0, 505)
+}
+
+// Topics are created by whoever asks for them, on both sides.
+func TestF31LookUpsCreateNoTopicOnEitherSide(t *testing.T) {
+	a, b := small(t), standby(t)
+	gone, wiped := "f31-deleted-at-the-source", "f31-deleted-at-the-destination"
+	for _, topic := range []string{gone, wiped} {
+		a.CreateTopic(kafkatest.Topic{Name: topic})
+		produce(t, client(a), topic, 0, values("kept", 10)...)
+	}
+	at := join(t, b)
+	r := open(t, "f31", a, at)
+	r.start(gone, wiped)
+	copied := r.same(gone, 0, 10)
+	r.same(wiped, 0, 10)
+	deleteTopic(t, a, gone)
+	deleteTopic(t, b, wiped)
+	tenLookUps(t, r)
+	if _, err := at.Topic(limited(t), "f31-never-there"); !errors.Is(err, mirror.ErrUnknownTopic) {
+		t.Errorf("a topic that never was: %v", err)
+	}
+	eventually(t, "the status says that the source is missing", func() (bool, string) {
+		s := r.Status()
+		p := one(s, gone, 0)
+		return p.State == statemachine.Failed && p.LagOffsets == mirror.Unknown, show(s)
+	})
+	produce(t, client(a), wiped, 0, "the mirror has to append it")
+	r.untilFailed(wiped, "the topic was deleted at the destination")
+	tenLookUps(t, r)
+	for topic, c := range map[string]*kafkatest.Cluster{gone: a, wiped: b, "f31-never-there": b} {
+		if exists(t, c, topic) {
+			t.Errorf("%s is there again", topic)
+		}
+	}
+	if now := b.WaitSameSegments(gone, 0, 1, 2, 3); !bytes.Equal(now, copied) {
+		t.Errorf("the copy changed: %s", difference(now, copied))
+	}
+
+	// The check can fail: a client that asks as consumers do brings a topic.
+	for name, c := range map[string]*kafkatest.Cluster{"source": a, "destination": b} {
+		asker := client(c, allowCreation)
+		eventually(t, "auto-creation is on at the "+name, func() (bool, string) {
+			err := asker.ProduceSync(t.Context(), recordOf("f31-other")).FirstErr()
+			return err == nil || errors.Is(err, kerr.TopicAlreadyExists), fmt.Sprint(err)
+		})
+	}
+}
+
+func TestF34TopicIDsDiffer(t *testing.T) {
+	a, b := small(t), standby(t)
+	topic := "f34-ids"
+	id := a.CreateTopic(kafkatest.Topic{Name: topic})
+	produce(t, client(a), topic, 0, values("on both", 10)...)
+	r := open(t, "f34", a, join(t, b))
+	r.start(topic)
+	r.same(topic, 0, 10)
+	p := one(r.Status(), topic, 0)
+	if p.SourceTopicID != mirror.TopicID(id) || p.TopicID != mirror.TopicID(topicID(t, b, topic)) || p.TopicID == p.SourceTopicID {
+		t.Errorf("the status says %v and %v; the ids are %x at the source and %x at the destination", p.SourceTopicID, p.TopicID, id, topicID(t, b, topic))
+	}
+	r.failover()
+	// A client that was started with the other cluster has to be started anew; then it finds everything.
+	if got := committed(t, b, topic, 0, 9); len(got) != 10 {
+		t.Errorf("a new client reads %v", got)
+	}
+}
+
+func TestF50FirstSequenceOnEmptyStockFollowers(t *testing.T) {
+	a, b := small(t), standby(t)
+	topic := "f50-trimmed"
+	a.CreateTopic(kafkatest.Topic{Name: topic})
+	cl := client(a)
+	produce(t, cl, topic, 0, values("deleted", 57)...)
+	produce(t, cl, topic, 0, values("first", 5)...)
+	produce(t, cl, topic, 0, values("second", 5)...)
+	a.DeleteRecords(topic, 0, 57)
+	r := open(t, "f50", a, join(t, b))
+	r.start(topic)
+	hs := headers(r.same(topic, 0, 67))
+	if len(hs) != 2 || hs[0].BaseSequence != 57 || hs[1].BaseSequence != 62 {
+		t.Fatalf("%+v", hs)
+	}
+	r.failover()
+	if ours, theirs := producers(t, b, topic), producers(t, a, topic); !slices.Equal(ours, theirs) || len(theirs) != 1 {
+		t.Errorf("producers at the destination %q, at the source %q", ours, theirs)
+	}
+}
+
+// producers are what a broker answers to DescribeProducers.
+func producers(t *testing.T, c *kafkatest.Cluster, topic string) (all []string) {
+	t.Helper()
+	want := kadm.TopicsSet{}
+	want.Add(topic, 0)
+	answer, err := c.Admin().DescribeProducers(limited(t), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer[topic].Partitions[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range answer[topic].Partitions[0].ActiveProducers.Sorted() {
+		all = append(all, fmt.Sprintf("%d: epoch %d, last sequence %d", p.ProducerID, p.ProducerEpoch, p.LastSequence))
+	}
+	return all
+}
+
+// unsettled hides that its logs can settle producer ids.
+type unsettled struct{ mirror.Destination }
+
+func (u unsettled) OpenLog(ctx context.Context, tp mirror.TopicPartition) (mirror.Log, error) {
+	l, err := u.Destination.OpenLog(ctx, tp)
+	return struct{ mirror.Log }{l}, err
+}
+
+// nextProducerID takes an id of a broker, which gives the next one to whoever asks then.
+func nextProducerID(t *testing.T, c *kafkatest.Cluster, broker int32) int64 {
+	t.Helper()
+	req := kmsg.NewPtrInitProducerIDRequest()
+	req.TransactionTimeoutMillis = 60_000
+	resp, err := ask[*kmsg.InitProducerIDResponse](t, c, broker, req)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.ProducerID
+}
+
+// A producer of the destination is given an id that lives in the mirrored log: its first record must not vanish. Without the step that settles ids it does, and it is told that all is well.
+func TestF48ProducerIDOfBothSides(t *testing.T) {
+	a, b := small(t), standby(t)
+	at := join(t, b)
+	life := func(topic string, d mirror.Destination) (given, mirrored int64, kept bool) {
+		t.Helper()
+		id := a.CreateTopic(kafkatest.Topic{Name: topic})
+		mirrored = nextProducerID(t, b, 2) + 1
+		one := func(producer int64, text string) batch.DataSpec {
+			now := time.Now().UnixMilli()
+			return batch.DataSpec{LeaderEpoch: -1, ProducerID: producer, BaseTimestamp: now, Records: []batch.Record{{Value: []byte(text)}}}
+		}
+		produceRaw(t, a, topic, id, 0, one(mirrored, "of the source"))
+		r := open(t, topic, a, at, func(c *mirror.Config) { c.Destination = d })
+		r.start(topic)
+		r.same(topic, 0, 1)
+		r.failover()
+		r.end()
+		end := offsetOf(t, b, latest, topic, 0)
+		given = nextProducerID(t, b, 2)
+		produceRaw(t, b, topic, topicID(t, b, topic), 0, one(given, "of the destination")) // is answered with success
+		now := offsetOf(t, b, latest, topic, 0)
+		stored := bytes.Contains(b.WaitSameSegments(topic, 0, 1, 2, 3), []byte("of the destination"))
+		if stored != (now == end+1) {
+			t.Fatalf("stored %t, and the log ends at %d after %d", stored, now, end)
+		}
+		return given, mirrored, stored
+	}
+	given, mirrored, kept := life("f48-unsettled", unsettled{at.Destination})
+	if given != mirrored || kept {
+		t.Errorf("without the step: id %d is given out, %d is mirrored, stored %t; the loss that the step is for is not seen any more", given, mirrored, kept)
+	}
+	given, mirrored, kept = life("f48-settled", at.Destination)
+	if given <= mirrored || !kept {
+		t.Errorf("with it: id %d is given out, %d is mirrored, stored %t", given, mirrored, kept)
+	}
+}
+
+func TestF82SomebodyElseWritesToTheMirrorTopic(t *testing.T) {
+	a, b := small(t), standby(t)
+	topic := "f82-written"
+	a.CreateTopic(kafkatest.Topic{Name: topic})
+	produce(t, client(a), topic, 0, values("of the source", 100)...)
+	at := join(t, b)
+	r := open(t, "f82", a, at)
+	r.start(topic)
+	r.same(topic, 0, 100)
+	w := b.WriteAlways(map[string][]int32{topic: {0}}, at.address)
+	w.WaitRounds(2)
+	produce(t, client(a), topic, 0, values("of the source", 5)...) // 100..104
+	copied := r.same(topic, 0, 105)
+	w.WaitRounds(2)
+	w.Stop()
+	if got := w.Successes(); len(got) != 0 {
+		t.Errorf("somebody wrote while the topic is mirrored: %+v", got)
+	}
+	if found := w.FindIn(b.WaitSameSegments(topic, 0, 1, 2, 3)); len(found) != 0 {
+		t.Errorf("somebody's records are in the copy: %+v", found)
+	}
+
+	// After the hand-over clients write; a mirror that is started again finds it, and takes nothing back without consent.
+	opens := r.failover().Partitions[0].OpensAt
+	produce(t, client(b), topic, 0, values("of the destination", 3)...)
+	produce(t, client(a), topic, 0, values("of the source", 5)...)
+	r.start(topic)
+	p := r.untilFailed(topic, fmt.Sprint(opens+3))
+	if p.NeedsConsent == nil || p.NeedsConsent.To != opens+3 || p.Owner != mirror.OwnerOpen {
+		t.Errorf("%+v", p)
+	}
+	now := b.WaitSameSegments(topic, 0, 1, 2, 3)
+	if !bytes.HasPrefix(now, copied) || !bytes.Contains(now, []byte("of the destination 2")) {
+		t.Errorf("the log changed: %s", difference(now, copied))
+	}
+	produce(t, client(b), topic, 0, "clients go on")
+	if v := at.noticed(kraft.Violation); len(v) != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// The process is gone, an operator elects a stock broker in spite of the topic's setting, and a client writes. The process that comes back takes nothing away from that client.
+func TestF82ARecordWrittenAfterAViolation(t *testing.T) {
+	a, b := small(t), standby(t)
+	topic := "f82-violated"
+	a.CreateTopic(kafkatest.Topic{Name: topic})
+	produce(t, client(a), topic, 0, values("of the source", 100)...)
+	at := join(t, b)
+	r := open(t, "f82-violated", a, at)
+	r.start(topic)
+	copied := r.same(topic, 0, 100)
+	r.end()
+	at.die()
+	b.WaitPartition(topic, 0, "no leader", func(p kafkatest.Partition) bool { return p.Leader < 0 })
+	b.UncleanElection(topic, 0)
+	produce(t, client(b), topic, 0, "of the destination") // 100
+	produce(t, client(a), topic, 0, values("of the source", 5)...)
+
+	at = join(t, b)
+	r = open(t, "f82-violated", a, at)
+	p := r.untilFailed(topic)
+	t.Log(p.Reason)
+	if p.Owner != mirror.OwnerOpen {
+		t.Errorf("%+v", p)
+	}
+	tenLookUps(t, r)
+	produce(t, client(b), topic, 0, "of the destination, later") // 101
+	now := b.WaitSameSegments(topic, 0, 1, 2, 3)
+	if hs := headers(now); !bytes.HasPrefix(now, copied) || hs[len(hs)-2].BaseOffset != 100 || hs[len(hs)-1].BaseOffset != 101 || !bytes.Contains(now, []byte("of the destination, later")) {
+		t.Errorf("the log is %+v", hs)
+	}
+}

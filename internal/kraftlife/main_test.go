@@ -1,0 +1,81 @@
+package kraftlife_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
+)
+
+// bound is the longest that a test waits for any one thing. Nothing here is expected to take that long.
+const bound = 40 * time.Second
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	lender.end()
+	os.Exit(code)
+}
+
+// keeper is a kafkatest.T that outlives a test: its cleanups run when all tests are over; what goes wrong is the present test's.
+type keeper struct {
+	*testing.T
+	cleanups []func()
+}
+
+func (k *keeper) Cleanup(f func()) { k.cleanups = append(k.cleanups, f) }
+
+func (k *keeper) end() {
+	for i := len(k.cleanups) - 1; i >= 0; i-- {
+		k.cleanups[i]()
+	}
+}
+
+// Failed is false: a cluster that is kept shows its brokers' logs in the test that failed (see lend), not at the end.
+func (k *keeper) Failed() bool { return false }
+
+// Context never ends, so that the cluster's own waits do not end with the first test.
+func (k *keeper) Context() context.Context { return context.Background() }
+
+var (
+	lender   keeper
+	keptOnes = map[string]*kafkatest.Cluster{}
+)
+
+// lend is a cluster that tests share, by name. Its log cleaner looks every 100 ms for something to do, and topics are created by whoever asks for them, as many clusters in the field
+// still do (F-31).
+func lend(t *testing.T, name string, brokers int) *kafkatest.Cluster {
+	t.Helper()
+	kafkatest.Require(t)
+	lender.T = t
+	c := keptOnes[name]
+	if c == nil {
+		c = kafkatest.Start(&lender, kafkatest.Options{Brokers: brokers, HeapMB: 384, Config: map[string]string{
+			"auto.create.topics.enable": "true",
+			"log.cleaner.backoff.ms":    "100",
+			"replica.fetch.wait.max.ms": "200",
+		}})
+		keptOnes[name] = c
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			showLogs(t, name, c)
+		}
+	})
+	return c
+}
+
+func showLogs(t *testing.T, name string, c *kafkatest.Cluster) {
+	for _, id := range c.Brokers() {
+		log := c.Log(id)
+		t.Logf("end of the log of broker %d of %s:\n%s", id, name, log[max(0, len(log)-4000):])
+	}
+}
+
+// primary is the cluster that clients use at first, standby the one that is mirrored into: three brokers each.
+func primary(t *testing.T) *kafkatest.Cluster { return lend(t, "the primary", 3) }
+func standby(t *testing.T) *kafkatest.Cluster { return lend(t, "the standby", 3) }
+
+// small is a source for what needs one broker only.
+func small(t *testing.T) *kafkatest.Cluster { return lend(t, "the small source", 1) }
