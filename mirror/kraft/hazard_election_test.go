@@ -165,7 +165,7 @@ func TestRealKafkaUncleanElectionEverywhere(t *testing.T) {
 	c := short(t, 1, map[string]string{unclean: "true"})
 	var fences atomic.Int32
 	var drop atomic.Bool
-	s := play(t, c, []string{"kept"}, shortSession, counted(&fences, &drop))
+	s := play(t, c, []string{"kept"}, quick, counted(&fences, &drop))
 	if err := s.raise("kept"); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestRealKafkaUncleanElectionOfTopic(t *testing.T) {
 	c := short(t, 3, nil)
 	var fences atomic.Int32
 	var drop atomic.Bool
-	s := play(t, c, []string{"deleted", "bystander"}, shortSession, counted(&fences, &drop))
+	s := play(t, c, []string{"deleted", "bystander"}, quick, counted(&fences, &drop))
 	for _, topic := range []string{"set", "elected", "late"} {
 		l := s.create(topic, 1)
 		appendTo(t, l, data(0, l.LeaderEpoch(), 3, topic))
@@ -295,7 +295,7 @@ func TestRealKafkaMinInSyncReplicasRaised(t *testing.T) {
 	c := short(t, 1, nil)
 	var fences atomic.Int32
 	var drop atomic.Bool
-	s := play(t, c, []string{"raised", "default", "unset"}, shortSession, counted(&fences, &drop))
+	s := play(t, c, []string{"raised", "default", "unset"}, quick, counted(&fences, &drop))
 	setCluster(t, c, minISR, "3")
 	s.more("default", 1)
 	for _, v := range []struct {

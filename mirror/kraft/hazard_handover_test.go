@@ -137,7 +137,7 @@ func (s *scene) inSync(topic string, brokers ...int32) {
 // come back and are in sync again without anybody's help, byte for byte.
 func TestRealKafkaHandOverWithDeadBrokers(t *testing.T) {
 	c := short(t, 1, nil)
-	s := play(t, c, []string{"one", "two", "alive"}, shortSession)
+	s := play(t, c, []string{"one", "two", "alive"}, quick)
 	c.Kill(3)
 	s.fenced(3)
 	s.more("one", 5)
@@ -211,7 +211,7 @@ func TestRealKafkaHandOverBrokerDiesInside(t *testing.T) {
 	reached, goOn := make(chan bool), make(chan bool)
 	st := &step{do: func() { reached <- true; <-goOn }}
 	st.at = func(req kmsg.Request) bool { return armed.Load() && takesIn(req) }
-	s := play(t, c, []string{"known", "unknown"}, shortSession, st.before)
+	s := play(t, c, []string{"known", "unknown"}, quick, st.before)
 	inside := func(topic string, broker int32, wait func()) {
 		st.done.Store(false)
 		armed.Store(true)

@@ -210,7 +210,8 @@ func short(t *testing.T, controllers int, config map[string]string) *kafkatest.C
 	return kafkatest.Start(t, kafkatest.Options{Brokers: 3, Controllers: controllers, Config: all})
 }
 
-func shortSession(c *kraft.Config) {
+// quick is how a process joins a cluster of short.
+func quick(c *kraft.Config) {
 	c.SessionTimeout, c.HeartbeatInterval = session, 500*time.Millisecond
 }
 
@@ -219,7 +220,7 @@ func shortSession(c *kraft.Config) {
 func TestRealKafkaWatchSaysNo(t *testing.T) {
 	c := short(t, 1, nil)
 	w := watchOf(t, c, "no", "never")
-	j := join(t, c, shortSession)
+	j := join(t, c, quick)
 	l := j.create("no", 1)
 	other := j.create("never", 1)
 	appendTo(t, l, data(0, l.LeaderEpoch(), 5, "no"))
