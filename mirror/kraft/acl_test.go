@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -356,11 +357,20 @@ func TestRealKafkaRevoked(t *testing.T) {
 	appendTo(t, l, data(0, l.LeaderEpoch(), 5, "kept"))
 	await(t, l)
 	was := c.WaitSameSegments("revoked", 0, 1)
+	if got := alerts(t, c); got != (shown{underReplicated: 1, unavailable: 1, atMinISR: 1}) {
+		t.Errorf("while the process leads one partition kafka-topics shows %+v", got)
+	}
+	if got := listed(t, c); !got[nodeID] {
+		t.Errorf("the inter-broker listener names the brokers %v, and not the process", got)
+	}
 
 	began := time.Now()
 	revoke(t, c, mirrorUser, kraft.ClusterAction)
 	j.saw(kraft.Fenced)
 	eventually(t, "no leader of what the process led", func() bool { return w.partition("revoked", 0).Leader == -1 })
+	if got := alerts(t, c); got != (shown{underReplicated: 1, unavailable: 1, underMinISR: 1}) {
+		t.Errorf("without its leader kafka-topics shows %+v", got)
+	}
 	t.Logf("no leader %.1f s after the rule was deleted; %s", time.Since(began).Seconds(), w.history("revoked", 0))
 	b, ok := w.image().Broker(nodeID)
 	if !ok || !b.Fenced {
@@ -396,4 +406,55 @@ func TestRealKafkaRevoked(t *testing.T) {
 	if got := c.WaitSameSegments("revoked", 0, 1); !slices.Equal(got, was) {
 		t.Error("the copy has changed")
 	}
+}
+
+// shown is how many partitions kafka-topics.sh --describe names with each of its flags.
+type shown struct{ underReplicated, unavailable, underMinISR, atMinISR int }
+
+// alerts runs Kafka's own tool.
+func alerts(t *testing.T, c *kafkatest.Cluster) shown {
+	t.Helper()
+	libs, err := kafkatest.Libs(c.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got shown
+	var wg sync.WaitGroup
+	for flag, n := range map[string]*int{
+		"--under-replicated-partitions": &got.underReplicated, "--unavailable-partitions": &got.unavailable, "--under-min-isr-partitions": &got.underMinISR, "--at-min-isr-partitions": &got.atMinISR,
+	} {
+		wg.Go(func() {
+			cmd := exec.CommandContext(bound(t), "java", "-cp", libs+"/*", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", c.Bootstrap()[0], "--describe",
+				"--topic", "revoked", flag)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Errorf("kafka-topics %s: %v %s", flag, err, out)
+			}
+			*n = strings.Count(string(out), "Partition: ")
+			t.Logf("kafka-topics %s: %s", flag, out)
+		})
+	}
+	wg.Wait()
+	return got
+}
+
+// listed are the brokers that DescribeCluster names on the inter-broker listener, fenced ones too: what kafka-cluster.sh list-endpoints --include-fenced-brokers asks.
+func listed(t *testing.T, c *kafkatest.Cluster) map[int32]bool {
+	t.Helper()
+	cl, err := kgo.NewClient(append(c.ListenerOptions("INTERNAL", kafkatest.Credentials{}, nil), kgo.SeedBrokers(c.InternalAddress(1)))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.EndpointType, req.IncludeFencedBrokers = 1, true
+	raw, err := cl.SeedBrokers()[0].Request(bound(t), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[int32]bool{}
+	for _, b := range raw.(*kmsg.DescribeClusterResponse).Brokers {
+		ids[b.NodeID] = true
+	}
+	return ids
 }

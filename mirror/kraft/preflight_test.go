@@ -15,6 +15,7 @@ import (
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kraft"
 )
 
@@ -223,6 +224,9 @@ func TestRealKafkaPreflight(t *testing.T) {
 	}
 	j := join(t, c)
 	is("ours, alive", look(func(*kraft.Config) {}), kraft.AboutNodeID, kraft.Warns, "a process of ours lives under 9999")
+	if _, err := j.CreateTopic(bound(t), mirror.TopicSpec{Name: "tiered", Partitions: 1, Configs: map[string]string{"remote.storage.enable": "true"}}); err == nil || !strings.Contains(err.Error(), "remote.storage.enable=true") {
+		t.Errorf("a topic with tiered storage: %v", err)
+	}
 	life(t, j)
 }
 
