@@ -7,8 +7,12 @@ import (
 	"slices"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/leaderlog"
 	"github.com/clustermirror/clustermirror/mirror"
 )
+
+// errLacking: some copy does not have everything yet.
+var errLacking = errors.New("start the brokers that are missing, or wait")
 
 // Give moves a partition that this process leads to another mirror process, one of Config.Peers, which has to be alive. That one learns from the stock brokers' copies what it
 // holds, as after a restart, and its partition's mirror goes on there. Nothing may be appended meanwhile: the caller has ended the mirroring of the partition here.
@@ -48,15 +52,12 @@ func (d *Destination) Give(ctx context.Context, tp mirror.TopicPartition, peer i
 		return err
 	}
 	stock := without(without(target(p), d.cfg.NodeID), peer)
-	end := l.log.End()
-	ready, late := l.caughtUp(stock)
-	if len(ready) < len(stock) {
-		if err := l.log.AwaitReplicated(ctx, end); err != nil {
-			return d.errorf(tp, "giving it to %d: %w; %s", peer, err, late)
-		}
-		if ready, late = l.caughtUp(stock); len(ready) < len(stock) {
-			return d.errorf(tp, "giving it to %d: every copy has to have everything up to %d; %s", peer, end, late)
-		}
+	// Dead copies are not waited for: with them the reassignment would never complete.
+	waitErr := l.log.AwaitFollowers(ctx, func(end int64, fs []leaderlog.Follower) bool {
+		return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && (f.Position < end || !f.Truncated || f.Limit >= 0) })
+	})
+	if ready, late := l.caughtUp(stock); len(ready) < len(stock) {
+		return d.errorf(tp, "giving it to %d: every copy has to have everything up to %d; %s: %w", peer, l.log.End(), late, errors.Join(errLacking, waitErr))
 	}
 	l.setOpening(true)
 	defer l.setOpening(false)

@@ -1,0 +1,157 @@
+package kraft_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/kraft"
+)
+
+// shortSession makes the controllers give a silent broker up soon.
+var shortSession = map[string]string{"broker.session.timeout.ms": "3000"}
+
+// TestRealKafkaForce: the mirror process is gone for good, with a transaction open. Force refuses while it is alive, records before it opens, elects the longest copy although another
+// broker comes first, aborts the transaction, and puts the settings back.
+func TestRealKafkaForce(t *testing.T) {
+	c := kafkatest.Start(t, kafkatest.Options{Brokers: 3, Config: shortSession})
+	j := join(t, c, func(cfg *kraft.Config) { cfg.SessionTimeout = 3 * time.Second })
+	j.create("forced", 2)
+	l := j.open("forced", 1) // its stock replicas are 2, 3, 1, in this order
+	appendTo(t, l, data(0, 0, 5, "plain"))
+	open := batch.AppendData(nil, batch.DataSpec{BaseOffset: 5, LeaderEpoch: 0, ProducerID: 70, ProducerEpoch: 0, BaseSequence: 0, Transactional: true,
+		BaseTimestamp: time.Now().UnixMilli(), Records: []batch.Record{{Value: []byte("open")}}})
+	appendTo(t, l, open)
+	await(t, l)
+	c.Pause(2) // misses what comes now
+	appendTo(t, l, data(6, 0, 4, "late"))
+	eventually(t, "brokers 1 and 3 to have everything", func() bool {
+		return len(c.SegmentBytes("forced", 1, 1)) > 0 && string(c.SegmentBytes("forced", 1, 1)) == string(c.SegmentBytes("forced", 1, 3)) && l.Replicated() == 10
+	})
+	recorded := 0
+	record := func(_ context.Context, f kraft.Forced) error {
+		recorded++
+		if f.Partition.Partition == 0 {
+			return nil
+		}
+		if f.End != 10 || f.Epoch != 0 {
+			t.Errorf("recorded %+v, it ended at 10 in epoch 0", f)
+		}
+		return nil
+	}
+	if _, err := kraft.Force(bound(t), j.cfg, nil, record); err == nil || !strings.Contains(err.Error(), "is alive") {
+		t.Fatalf("force while the process lives: %v", err)
+	}
+	j.Close()
+	c.Resume(2)
+	refuse := errors.New("the store does not answer")
+	var forced []kraft.Forced
+	eventually(t, "the session to end", func() bool {
+		_, err := kraft.Force(bound(t), j.cfg, nil, func(context.Context, kraft.Forced) error { return refuse })
+		if err != nil && strings.Contains(err.Error(), "is alive") {
+			return false
+		}
+		if !errors.Is(err, refuse) {
+			t.Fatalf("force without a record: %v", err)
+		}
+		return true
+	})
+	if leader := c.LeaderOf("forced", 1); leader >= 0 {
+		t.Fatalf("broker %d leads although nothing was recorded", leader)
+	}
+	forced, err := kraft.Force(bound(t), j.cfg, []string{"forced"}, record)
+	if err != nil || len(forced) != 2 || recorded != 2 {
+		t.Fatalf("force: %+v, recorded %d times: %v", forced, recorded, err)
+	}
+	if f := forced[1]; f.Leader == 2 || f.Aborted != 1 || f.End != 10 {
+		t.Fatalf("forced %+v", f)
+	}
+	if at := produce(t, c, "forced", 1, "local"); at != 11 {
+		t.Fatalf("the first local record is at %d, the ABORT marker is at 10", at)
+	}
+	cl := c.Client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"forced": {1: kgo.NewOffset().AtStart()}}), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	var read []string
+	for len(read) < 10 {
+		fs := cl.PollFetches(bound(t))
+		if err := fs.Err(); err != nil {
+			t.Fatal(err)
+		}
+		fs.EachRecord(func(r *kgo.Record) { read = append(read, string(r.Value)) })
+	}
+	if got := strings.Join(read, " "); got != "plain-0 plain-1 plain-2 plain-3 plain-4 late-0 late-1 late-2 late-3 local" {
+		t.Fatalf("a read_committed consumer reads %s", got)
+	}
+	c.WaitISR("forced", 1, 1, 2, 3)
+	for _, name := range []string{"min.insync.replicas", "unclean.leader.election.enable"} {
+		if v, ok := topicConfig(t, c, "forced", name); ok {
+			t.Errorf("%s=%s is left behind", name, v)
+		}
+	}
+	if _, err := kraft.Force(bound(t), j.cfg, nil, record); err == nil {
+		t.Error("nothing is left to force, and Force said nothing")
+	}
+}
+
+// topicConfig is a topic's own setting.
+func topicConfig(t *testing.T, c *kafkatest.Cluster, topic, name string) (string, bool) {
+	t.Helper()
+	all, err := c.Admin().DescribeTopicConfigs(bound(t), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		for _, cf := range r.Configs {
+			if cf.Key == name && cf.Source.String() == "DYNAMIC_TOPIC_CONFIG" {
+				return cf.MaybeValue(), true
+			}
+		}
+	}
+	return "", false
+}
+
+// TestRealKafkaGive: a partition is moved to another mirror process, which knows all of it and goes on; nothing is asked of the followers but to follow.
+func TestRealKafkaGive(t *testing.T) {
+	c := kafkatest.Shared(t)
+	a := join(t, c, func(cfg *kraft.Config) { cfg.NodeID, cfg.Peers = 7001, []int32{7002} })
+	b := join(t, c, func(cfg *kraft.Config) { cfg.NodeID, cfg.Peers, cfg.Remember = 7002, []int32{7001}, a.cfg.Remember })
+	l := a.create("given", 1)
+	all := data(0, 0, 5, "one")
+	appendTo(t, l, all)
+	if owner, _, err := b.open("given", 0).Owner(bound(t)); owner != mirror.OwnerForeign || err != nil {
+		t.Fatalf("for the other process the log is %v, %v", owner, err)
+	}
+	tp := mirror.TopicPartition{Topic: "given"}
+	if err := a.Give(bound(t), tp, 7002); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(bound(t), l.LeaderEpoch(), data(5, 0, 1, "no")); !errors.Is(err, mirror.ErrFenced) {
+		t.Fatalf("append after the partition was given away: %v", err)
+	}
+	if owner, _, err := l.Owner(bound(t)); owner != mirror.OwnerForeign || err != nil {
+		t.Fatalf("for the one who gave it away the log is %v, %v", owner, err)
+	}
+	m := b.open("given", 0)
+	if owner, _, err := m.Owner(bound(t)); owner != mirror.OwnerOurs || err != nil || m.End() != 5 {
+		t.Fatalf("the other process has it as %v, up to %d: %v", owner, m.End(), err)
+	}
+	more := data(5, 0, 5, "two")
+	all = append(all, more...)
+	appendTo(t, m, more)
+	await(t, m)
+	if got := c.WaitSameSegments("given", 0, 1, 2, 3); string(got) != string(all) {
+		t.Fatal("the followers hold something else")
+	}
+	if err := m.Open(bound(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Leave(bound(t)), b.Leave(bound(t))); err != nil {
+		t.Fatal(err)
+	}
+}
