@@ -275,17 +275,15 @@ func (p *preflight) brokerConfigs(ctx context.Context, broker int32) map[string]
 	if err != nil {
 		return nil
 	}
-	for _, a := range resp.(*kmsg.DescribeConfigsResponse).Resources {
-		if a.ErrorCode != 0 {
-			return nil
-		}
-		configs := map[string]string{}
-		for _, c := range a.Configs {
-			if c.Value != nil {
-				configs[c.Name] = *c.Value
-			}
-		}
-		return configs
+	resources := resp.(*kmsg.DescribeConfigsResponse).Resources
+	if len(resources) != 1 || resources[0].ErrorCode != 0 {
+		return nil
 	}
-	return nil
+	configs := map[string]string{}
+	for _, c := range resources[0].Configs {
+		if c.Value != nil {
+			configs[c.Name] = *c.Value
+		}
+	}
+	return configs
 }
