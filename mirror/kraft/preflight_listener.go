@@ -1,6 +1,7 @@
 package kraft
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 )
@@ -113,7 +116,7 @@ func (p *preflight) ownListener(ctx context.Context) {
 	} else {
 		p.addf(AboutOwnListener, Fine, "", "the advertised address %s leads here; whether it does from the brokers too shows only when they follow a first partition", p.advertised)
 	}
-	p.certificate()
+	p.certificate(bounded)
 }
 
 func isLoopback(address string) bool { return net.ParseIP(address).IsLoopback() }
@@ -190,7 +193,7 @@ func (p *preflight) connectToOurselves(ctx context.Context) error {
 }
 
 // certificate looks at the one that brokers will be shown.
-func (p *preflight) certificate() {
+func (p *preflight) certificate(ctx context.Context) {
 	s := p.d.cfg.Security
 	if s.TLS == nil {
 		return
@@ -221,7 +224,45 @@ func (p *preflight) certificate() {
 		}
 		return
 	}
+	for _, b := range p.brokers {
+		theirs := p.shownBy(ctx, b.broker.ID)
+		if len(theirs) > 0 && !slices.ContainsFunc(theirs, func(c *x509.Certificate) bool {
+			return bytes.Equal(c.RawIssuer, leaf.RawIssuer) || bytes.Equal(c.RawSubject, leaf.RawIssuer)
+		}) {
+			p.addf(AboutOwnListener, Warns, "make sure that the brokers' truststore has that issuer", "the certificate was issued by %s, and that of broker %d by %s: brokers may not trust it", leaf.Issuer, b.broker.ID, theirs[0].Issuer)
+			return
+		}
+	}
 	p.addf(AboutOwnListener, Fine, "", "the certificate is for %s, until %s; whether the brokers trust its issuer (%s) shows only when they connect", p.advertised.host, leaf.NotAfter.Format(time.DateTime), leaf.Issuer)
+}
+
+// shownBy are the certificates that a broker shows on its own listener, none if they cannot be seen. What a broker trusts nobody tells; mostly it is the authority that issued its own.
+func (p *preflight) shownBy(ctx context.Context, broker int32) []*x509.Certificate {
+	address, ok := p.d.address(broker)
+	if !ok {
+		return nil
+	}
+	cl, err := kgo.NewClient(append(slices.Clone(p.d.cfg.BrokerOptions), kgo.SeedBrokers(address))...)
+	if err != nil {
+		return nil
+	}
+	defer cl.Close()
+	dial, _ := cl.OptValue(kgo.Dialer).(func(context.Context, string, string) (net.Conn, error))
+	if cfg, _ := cl.OptValue(kgo.DialTLSConfig).(*tls.Config); cfg != nil {
+		dial = (&tls.Dialer{Config: cfg}).DialContext
+	}
+	if dial == nil {
+		return nil
+	}
+	conn, err := dial(ctx, "tcp", address)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	if secured, ok := conn.(*tls.Conn); ok && secured.HandshakeContext(ctx) == nil {
+		return secured.ConnectionState().PeerCertificates
+	}
+	return nil
 }
 
 // checksNoNames: a broker does not look at the name in the certificate of whom it connects to. Kafka's default is to look.

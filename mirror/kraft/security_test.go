@@ -2,9 +2,15 @@ package kraft_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
+	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,8 +167,15 @@ func TestRealKafkaClientCertificates(t *testing.T) {
 	if r := preflight(t, look); r.Err() == nil || !found(r, kraft.AboutOwnListener, kraft.Blocks, "has expired") {
 		t.Errorf("a certificate that has expired is not refused:\n%s", r)
 	}
+	shown.Store(ofAnotherAuthority(t))
+	if r := preflight(t, look); r.Err() != nil || !found(r, kraft.AboutOwnListener, kraft.Warns, "issued by CN=another authority, and that of broker 1 by CN=kafkatest authority") {
+		t.Errorf("a certificate of another authority is not told of:\n%s", r)
+	}
 
 	shown.Store(right)
+	if r := preflight(t, look); len(r.Of(kraft.Warns))+len(r.Of(kraft.Blocks)) > 0 {
+		t.Errorf("where all is well:\n%s", r)
+	}
 	j := joinWith(t, c, cfg)
 	shown.Store(elsewhere) // renewed wrongly
 	log := j.create("certificates", 1)
@@ -234,6 +247,23 @@ func expired(t *testing.T, c *kafkatest.Cluster) *tls.Config {
 	pair.Leaf = leaf
 	cfg.Certificates = []tls.Certificate{pair}
 	return cfg
+}
+
+// ofAnotherAuthority is a configuration with a certificate for this machine that an authority has issued which the cluster does not know.
+func ofAnotherAuthority(t *testing.T) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "another authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
 // TestOwnListenerIsTheOnlyOpenPort: joining opens Config.Listen and nothing else: no HTTP, no profiling.
