@@ -184,7 +184,7 @@ func (d *Destination) register(ctx context.Context) error {
 // listen starts the server for the brokers, after Preflight had nothing against it. Every log is held until regain knows it.
 func (d *Destination) listen(ctx context.Context) (err error) {
 	l, advertised, finding := d.bind()
-	look := &preflight{d: d, listener: l, advertised: advertised}
+	look := &preflight{d: d, listener: l, advertised: advertised, patient: true}
 	if finding != nil {
 		look.add(*finding)
 	}

@@ -133,6 +133,7 @@ type preflight struct {
 	d          *Destination
 	listener   net.Listener // nil: it could not be opened
 	advertised hostPort
+	patient    bool // waits for the metadata as long as the context: an election of controllers must not end a Join
 
 	report   Report
 	versions *kmsg.ApiVersionsResponse // of a controller
@@ -172,6 +173,9 @@ func (p *preflight) look(ctx context.Context) {
 		return
 	}
 	bounded, stop := p.bounded(ctx)
+	if p.patient {
+		bounded = ctx
+	}
 	err := p.d.meta.caughtUp(bounded)
 	stop()
 	if err != nil {
