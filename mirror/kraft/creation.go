@@ -174,21 +174,33 @@ func (d *Destination) complete(ctx context.Context, l *Log) error {
 	if err != nil {
 		return err
 	}
-	replicas := target(p)
-	if len(replicas) < 2 {
-		if replicas, err = d.placement(int(l.tp.Partition), d.cfg.ReplicationFactor); err != nil {
-			return d.errorf(l.tp, "%w", err)
+	for {
+		replicas := target(p)
+		if len(without(replicas, d.cfg.NodeID)) == 0 {
+			if replicas, err = d.placement(int(l.tp.Partition), d.cfg.ReplicationFactor); err != nil {
+				return d.errorf(l.tp, "%w", err)
+			}
+			if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, l.tp, replicas) }); err != nil {
+				return err
+			}
+			if p, err = d.partition(l.tp); err != nil {
+				return err
+			}
 		}
-		if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, l.tp, replicas) }); err != nil {
-			return err
+		if len(p.Adding) > 0 {
+			if err := d.setISR(ctx, l.tp, replicas, func(p clustermetadata.Partition) bool { return len(p.Adding) == 0 }); err != nil {
+				return err
+			}
+			if p, err = d.partition(l.tp); err != nil {
+				return err
+			}
 		}
-	}
-	if p, err = d.partition(l.tp); err != nil {
-		return err
-	}
-	if len(p.Adding) > 0 {
-		if err := d.setISR(ctx, l.tp, replicas, func(p clustermetadata.Partition) bool { return len(p.Adding) == 0 }); err != nil {
-			return err
+		if len(without(target(p), d.cfg.NodeID)) > 0 {
+			break
+		}
+		// Somebody has cancelled the addition: the copies, which are empty, are deleted and made anew.
+		if err := pause(ctx, 50); err != nil {
+			return d.errorf(l.tp, "somebody cancels the addition of its copies again and again: %w", err)
 		}
 	}
 	return d.alone(ctx, l.tp)

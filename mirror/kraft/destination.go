@@ -110,6 +110,8 @@ func (d *Destination) join(ctx context.Context) (err error) {
 	if err := d.listen(ctx); err != nil {
 		return err
 	}
+	var before clustermetadata.Broker
+	d.meta.look(func(im *clustermetadata.Image) { before, _ = im.Broker(d.cfg.NodeID) })
 	if err := d.register(ctx); err != nil {
 		return err
 	}
@@ -124,9 +126,44 @@ func (d *Destination) join(ctx context.Context) (err error) {
 	if err := d.regain(ctx); err != nil {
 		return err
 	}
+	if d.moved(before) {
+		if err := d.tellFollowers(ctx); err != nil {
+			return err
+		}
+	}
 	d.spawn(d.tidyUp)
 	d.spawn(d.watchArrivals)
+	d.notice(Event{Kind: Joined, Text: fmt.Sprintf("broker %d of cluster %s, reached by its brokers at %s", d.cfg.NodeID, d.cluster, net.JoinHostPort(d.membership.host, strconv.Itoa(int(d.membership.port))))})
 	return nil
+}
+
+// moved says whether this process came back within its session at another address than it had. Then it leads what it led, under the same leader epochs.
+func (d *Destination) moved(before clustermetadata.Broker) bool {
+	m := d.membership
+	return before.ID == d.cfg.NodeID && !before.Fenced && before.Incarnation == m.incarnation &&
+		!slices.ContainsFunc(before.Listeners, func(l clustermetadata.Listener) bool {
+			return l.Name == m.listener && l.Host == m.host && l.Port == m.port
+		})
+}
+
+// tellFollowers makes the followers look where this process is. They stay with the address at which they found a leader until they hear of another leader epoch (Kafka:
+// AbstractFetcherManager.addFetcherForPartitions); a changed registration alone tells them nothing.
+func (d *Destination) tellFollowers(ctx context.Context) error {
+	led := map[mirror.TopicPartition]int32{}
+	d.meta.look(func(im *clustermetadata.Image) {
+		for _, p := range im.PartitionsOf(d.cfg.NodeID) {
+			if p.Leader == d.cfg.NodeID {
+				led[mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}] = p.LeaderEpoch + 1
+			}
+		}
+	})
+	if len(led) == 0 {
+		return nil
+	}
+	if _, err := d.RaiseLeaderEpochs(ctx, led); err != nil {
+		d.notice(Event{Kind: Trouble, Err: err, Text: "this process came back at another address, and brokers go on asking the old one until leader epochs are raised; start it again when the cause is gone"})
+	}
+	return ctx.Err()
 }
 
 // register comes in under the identity of this folder, or waits until the process that lives under this node id has gone.
@@ -415,10 +452,15 @@ func (d *Destination) known(tp mirror.TopicPartition) *Log {
 	return d.logs[tp]
 }
 
+// unsafeTopic is why nothing may be appended to a topic now, "" if it may.
+func (d *Destination) unsafeTopic(topic string) (reason string) {
+	d.meta.look(func(im *clustermetadata.Image) { reason = unsafeConfig(im, topic) })
+	return reason
+}
+
 // configChanged tells of a setting that endangers the partitions of a topic.
 func (d *Destination) configChanged(topic string) {
-	var reason string
-	d.meta.look(func(im *clustermetadata.Image) { reason = unsafeConfig(im, topic) })
+	reason := d.unsafeTopic(topic)
 	for _, l := range d.all() {
 		if l.tp.Topic == topic {
 			l.setUnsafe(reason)

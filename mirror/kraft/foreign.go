@@ -31,8 +31,14 @@ func (d *Destination) foreignPlacement(p clustermetadata.Partition) {
 			return
 		}
 		if m, ours := all[p.Topic]; ours && m.TopicID == p.TopicID {
-			if l := d.log(tp); l != nil && p.Leader == d.cfg.NodeID { // somebody has grown a mirrored topic
-				d.regainSoon(l)
+			switch { // somebody has grown a mirrored topic
+			case p.Leader == d.cfg.NodeID:
+				if l := d.log(tp); l != nil {
+					d.regainSoon(l)
+				}
+			case p.Leader >= 0 && !slices.Contains(d.cfg.Peers, p.Leader):
+				err := d.errorf(tp, "somebody added it to a mirrored topic, and broker %d leads it from the start: clients may write into it. Stop the topic, or delete it and mirror it anew", p.Leader)
+				d.notice(Event{Kind: Violation, Partition: tp, Err: err, Text: err.Error()})
 			}
 			return
 		}

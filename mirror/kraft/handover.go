@@ -99,12 +99,23 @@ func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 		if err := d.setReplicas(ctx, l.tp, ready); err != nil {
 			return err
 		}
+		// Somebody who cancels reassignments in this moment must not have the AlterPartition meet the old replicas: it would complete nothing and leave stock brokers in sync. The
+		// partition epoch in it sees to that, and the reassignment is asked for again.
 		err := d.setISR(ctx, l.tp, append([]int32{d.cfg.NodeID}, ready...), func(p clustermetadata.Partition) bool {
-			return p.Leader >= 0 && p.Leader != d.cfg.NodeID && !slices.Contains(p.Replicas, d.cfg.NodeID)
+			return d.handedOver(p) || !slices.Equal(target(p), ready)
 		})
 		if err == nil {
-			l.given()
-			return nil
+			if p, err = d.partition(l.tp); err != nil {
+				return err
+			}
+			if d.handedOver(p) {
+				l.given()
+				return nil
+			}
+			if err := pause(ctx, 50); err != nil {
+				return d.errorf(l.tp, "hand-over: somebody cancels or changes its reassignment again and again (replicas %v): %w", p.Replicas, err)
+			}
+			continue
 		}
 		if !errors.Is(err, kerr.IneligibleReplica) || ctx.Err() != nil {
 			return err
@@ -122,6 +133,11 @@ func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 			return errors.Join(err, perr)
 		}
 	}
+}
+
+// handedOver says whether a stock broker leads a partition and this process has left it.
+func (d *Destination) handedOver(p clustermetadata.Partition) bool {
+	return p.Leader >= 0 && p.Leader != d.cfg.NodeID && !slices.Contains(p.Replicas, d.cfg.NodeID)
 }
 
 // rememberLeftOut remembers which replicas have to be added again.

@@ -3,6 +3,7 @@ package kraft_test
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -66,7 +67,11 @@ func (s *scene) dies() {
 func (s *scene) returns() {
 	s.t.Helper()
 	cfg := s.cfg
-	cfg.Listener = nil
+	listener, err := net.Listen("tcp", s.cfg.Listener.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cfg.Listener = listener
 	began := time.Now()
 	s.joined = joinWith(s.t, s.c, cfg)
 	s.t.Logf("joined again after %v", time.Since(began).Round(time.Millisecond))

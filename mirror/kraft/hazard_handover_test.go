@@ -182,19 +182,39 @@ func (s *scene) handOverNow(topic string) {
 
 // step is a place in a process's requests where a test does something.
 type step struct {
-	at   func(req kmsg.Request) bool
-	do   func()
-	done atomic.Bool
+	at            func(req kmsg.Request) bool
+	armed         atomic.Bool
+	reached, goOn chan bool
 }
 
-// before calls do once, before the first request that at means is sent, after arm.
+func stepAt(at func(req kmsg.Request) bool) *step {
+	return &step{at: at, reached: make(chan bool), goOn: make(chan bool)}
+}
+
 func (s *step) before(cfg *kraft.Config) {
 	cfg.Intercept(func(_ context.Context, req kmsg.Request, send func() (kmsg.Response, error)) (kmsg.Response, error) {
-		if s.at(req) && s.done.CompareAndSwap(false, true) {
-			s.do()
+		if s.at(req) && s.armed.CompareAndSwap(true, false) {
+			s.reached <- true
+			<-s.goOn
 		}
 		return send()
 	})
+}
+
+// during calls what, and calls do before the first request of the step is sent. It returns what what says.
+func (s *step) during(t *testing.T, what func() error, do func()) error {
+	t.Helper()
+	s.armed.Store(true)
+	result := make(chan error, 1)
+	go func() { result <- what() }()
+	select {
+	case <-s.reached:
+	case err := <-result:
+		t.Fatalf("the step was never met: %v", err)
+	}
+	do()
+	s.goOn <- true
+	return <-result
 }
 
 // takesIn says whether a request takes brokers into the in-sync replicas, or others than one out.
@@ -207,24 +227,13 @@ func takesIn(req kmsg.Request) bool {
 // AlterPartition comes (they refuse it), once they do not.
 func TestRealKafkaHandOverBrokerDiesInside(t *testing.T) {
 	c := short(t, 1, nil)
-	var armed atomic.Bool
-	reached, goOn := make(chan bool), make(chan bool)
-	st := &step{do: func() { reached <- true; <-goOn }}
-	st.at = func(req kmsg.Request) bool { return armed.Load() && takesIn(req) }
+	st := stepAt(takesIn)
 	s := play(t, c, []string{"known", "unknown"}, quick, st.before)
 	inside := func(topic string, broker int32, wait func()) {
-		st.done.Store(false)
-		armed.Store(true)
 		s.w.mayLead(topic)
 		began := time.Now()
-		result := make(chan error, 1)
 		l := s.open(topic, 0)
-		go func() { result <- l.Open(bound(t)) }()
-		<-reached
-		c.Kill(broker)
-		wait()
-		goOn <- true
-		if err := <-result; err != nil {
+		if err := st.during(t, func() error { return l.Open(bound(t)) }, func() { c.Kill(broker); wait() }); err != nil {
 			t.Fatalf("open %s: %v", topic, err)
 		}
 		opened := time.Since(began)
@@ -233,7 +242,6 @@ func TestRealKafkaHandOverBrokerDiesInside(t *testing.T) {
 		})
 		p := s.w.partition(topic, 0)
 		t.Logf("%s: open after %v, written after %v; leader %d, replicas %v, in sync %v, adding %v", topic, opened.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), p.Leader, p.Replicas, p.ISR, p.Adding)
-		armed.Store(false)
 	}
 	inside("known", 3, func() { s.fenced(3) })
 	c.StartBroker(3)

@@ -28,7 +28,7 @@ type Log struct {
 	mu      sync.Mutex
 	ours    bool               // its content is known and it is led here
 	opening bool               // a stock leader is what we are working for
-	unsafe  string             // why nothing may be appended now, "" if it may
+	unsafe  string             // what was told last of why nothing may be appended, "" if it may
 	gone    error              // the topic was deleted
 	outside replicareader.Ends // of a log that is not ours
 	epoch   int32              // the partition's leader epoch, as the metadata has it
@@ -96,6 +96,8 @@ func (l *Log) begin(p clustermetadata.Partition, found leaderlog.Found) {
 	l.mu.Lock()
 	l.ours, l.epoch = true, p.LeaderEpoch
 	l.mu.Unlock()
+	// Somebody may have changed the topic's settings while this process was away.
+	l.setUnsafe(l.d.unsafeTopic(l.tp.Topic))
 }
 
 // given says that a stock broker leads the partition now, by our doing.
@@ -134,7 +136,7 @@ func (l *Log) metadataChanged(c clustermetadata.Change) {
 		l.ours = false
 		err := l.gone
 		l.mu.Unlock()
-		l.log.Resign()
+		l.log.Close() // frees the memory
 		if first {
 			d.notice(Event{Kind: TopicGone, Partition: l.tp, Err: err, Text: err.Error()})
 		}
@@ -214,6 +216,7 @@ func (l *Log) mine(what string) error {
 func known(err error) error {
 	for own, theirs := range map[error]error{
 		leaderlog.ErrFenced: mirror.ErrFenced, leaderlog.ErrOutOfOrder: mirror.ErrOutOfOrder, leaderlog.ErrOffsetOutOfRange: mirror.ErrOffsetOutOfRange,
+		leaderlog.ErrClosed: mirror.ErrFenced, // the topic was deleted
 	} {
 		if errors.Is(err, own) {
 			return fmt.Errorf("kraft: %w (%w)", err, theirs)
@@ -253,10 +256,7 @@ func (l *Log) Append(ctx context.Context, leaderEpoch int32, batches []byte) err
 	if err := l.mine("append"); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	unsafe := l.unsafe
-	l.mu.Unlock()
-	if unsafe != "" {
+	if unsafe := l.d.unsafeTopic(l.tp.Topic); unsafe != "" {
 		return l.d.errorf(l.tp, "%s", unsafe)
 	}
 	highest, largest, at := int64(-1), 0, int64(-1)
@@ -434,8 +434,8 @@ func (l *Log) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.Leader < 0 || p.Leader == l.d.cfg.NodeID {
-		return nil
+	if p.Leader < 0 || p.Leader == l.d.cfg.NodeID || slices.Contains(l.d.cfg.Peers, p.Leader) {
+		return nil // a peer answers brokers only
 	}
 	e, err := l.d.ends.do(ctx, endsQuestion{p.Leader, l.target()})
 	if err = errors.Join(err, e.Err); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,13 +59,18 @@ var highestTested = map[string]int16{
 	"metadata.version": 33, "group.version": 1, "transaction.version": 2, "eligible.leader.replicas.version": 1, "share.version": 2, "streams.version": 1, "kraft.version": 1,
 }
 
-// features is what is registered: from what is finalized to the highest level that was tried, so that the cluster can be upgraded while this process is in it.
+// features is what is registered: from what is finalized to the highest level that was tried, so that the cluster can be upgraded while this process is in it. That holds for features
+// too that the cluster does not use yet, as one that was upgraded from an older version: Kafka takes a broker that does not name a feature for one that knows only level 0 of it, and
+// refuses to finalize any. A level cannot be lowered while this process is in the cluster: it leaves first.
 func (m *membership) features(ctx context.Context) ([]kmsg.BrokerRegistrationRequestFeature, error) {
 	resp, err := m.client.Controller(ctx, versionsRequest())
 	if err != nil {
 		return nil, fmt.Errorf("asking the controller for the cluster's features: %w", err)
 	}
 	levels := map[string]int16{}
+	for name := range highestTested {
+		levels[name] = 0
+	}
 	for _, f := range resp.(*kmsg.ApiVersionsResponse).FinalizedFeatures {
 		levels[f.Name] = f.MaxVersionLevel
 	}
@@ -72,9 +78,6 @@ func (m *membership) features(ctx context.Context) ([]kmsg.BrokerRegistrationReq
 	var fs []kmsg.BrokerRegistrationRequestFeature
 	for _, name := range slices.Sorted(maps.Keys(levels)) {
 		level := levels[name]
-		if level == 0 {
-			continue
-		}
 		highest, known := highestTested[name]
 		if (!known || level > highest) && !m.cfg.UntestedVersion {
 			return nil, fmt.Errorf("kraft: the cluster's feature %s is at level %d, this version was tried up to %d; use a newer version of this program, or set UntestedVersion after you have tried it", name, level, highest)
@@ -184,7 +187,13 @@ func (m *membership) loseRegistration(err error) {
 	}
 	m.mu.Unlock()
 	if first {
-		m.notice(Event{Kind: Unregistered, Text: err.Error(), Err: err})
+		var led []string // all of them: a person has to see what stands still
+		m.meta.look(func(im *clustermetadata.Image) {
+			for _, p := range im.PartitionsOf(m.cfg.NodeID) {
+				led = append(led, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
+			}
+		})
+		m.notice(Event{Kind: Unregistered, Text: fmt.Sprintf("%v. It led %d partitions, of which nothing is lost: %s", err, len(led), strings.Join(led, ", ")), Err: err})
 	}
 }
 

@@ -114,7 +114,7 @@ func (l *Log) regain(ctx context.Context) error {
 		return err
 	}
 	l.begin(p, found)
-	if len(target(p)) < 2 || len(p.Adding) > 0 && found.Start == found.End {
+	if len(without(target(p), d.cfg.NodeID)) == 0 || len(p.Adding) > 0 && found.Start == found.End {
 		return d.complete(ctx, l)
 	}
 	return nil

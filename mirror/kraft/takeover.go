@@ -147,6 +147,12 @@ func (l *Log) becomeLeader(ctx context.Context, p clustermetadata.Partition) err
 			}
 			continue
 		}
+		if !slices.Contains(p.Replicas, d.cfg.NodeID) { // somebody has cancelled the addition
+			if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, l.tp, replicas) }); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := l.showUp(ctx, p); err != nil {
 			return err
 		}
