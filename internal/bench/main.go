@@ -4,6 +4,7 @@
 //	go run ./internal/bench              # both record sizes, five interleaved pairs each, about three minutes
 //	go run ./internal/bench -quick       # three pairs of less data
 //	go run ./internal/bench -memory      # memory with 1,000 partitions
+//	go run ./internal/bench -kraft all   # a joined KRaft cluster beside stock replication and MirrorMaker 2: see kraft.go
 package main
 
 import (
@@ -43,6 +44,10 @@ func main() {
 	defer stop()
 	t := &program{ctx: ctx}
 	err := t.do(func() {
+		if *kraftMode != "" {
+			measureKraft(ctx, t, *pairs)
+			return
+		}
 		if *memoryOf != "" {
 			measureSelf(ctx, t, strings.Split(*memoryOf, ","))
 			return
