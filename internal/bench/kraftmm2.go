@@ -145,7 +145,7 @@ func mirrorMakerLibs(ctx context.Context, version string) (string, error) {
 	jars := filepath.Join(tmp, "jars")
 	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", "-Dkafka.version="+version, "-DoutputDirectory="+jars, "-DincludeScope=runtime")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("Maven could not fetch MirrorMaker %s: %w\n%s", version, err, out)
+		return "", fmt.Errorf("fetching MirrorMaker %s with Maven: %w\n%s", version, err, out)
 	}
 	return dir, os.Rename(jars, dir)
 }
