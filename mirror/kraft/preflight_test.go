@@ -71,9 +71,9 @@ func registerOther(t *testing.T, c *kafkatest.Cluster, id int32, dir [16]byte) {
 	l := kmsg.NewBrokerRegistrationRequestListener()
 	l.Name, l.Host, l.Port = "INTERNAL", "127.0.0.1", 1
 	req.Listeners = append(req.Listeners, l)
-	for name, level := range watchOf(t, c).image().Features() {
+	for name, highest := range kraft.HighestTested {
 		f := kmsg.NewBrokerRegistrationRequestFeature()
-		f.Name, f.MinSupportedVersion, f.MaxSupportedVersion = name, level, level
+		f.Name, f.MaxSupportedVersion = name, highest
 		req.Features = append(req.Features, f)
 	}
 	resp, err := cl.Controller(bound(t), req)
@@ -182,7 +182,12 @@ func TestRealKafkaPreflight(t *testing.T) {
 	is("a newer cluster that may be", look(func(cfg *kraft.Config) { cfg.UntestedVersion = true }), kraft.AboutVersions, kraft.Warns, "were not tried there")
 	kraft.HighestTested["metadata.version"] = level
 
-	// A dynamic quorum: Kafka 4.3 turns a static one into it when kraft.version is raised.
+	// A dynamic quorum: Kafka 4.3 turns a static one into it when kraft.version is raised, which every registered broker has to know. A process that is in stays in, and one can join.
+	j := join(t, c)
+	is("ours, alive", look(func(*kraft.Config) {}), kraft.AboutNodeID, kraft.Warns, "a process of ours lives under 9999")
+	if _, err := j.CreateTopic(bound(t), mirror.TopicSpec{Name: "tiered", Partitions: 1, Configs: map[string]string{"remote.storage.enable": "true"}}); err == nil || !strings.Contains(err.Error(), "remote.storage.enable=true") {
+		t.Errorf("a topic with tiered storage: %v", err)
+	}
 	update := kmsg.NewPtrUpdateFeaturesRequest()
 	u := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
 	u.Feature, u.MaxVersionLevel, u.UpgradeType = "kraft.version", 1, 1
@@ -217,17 +222,13 @@ func TestRealKafkaPreflight(t *testing.T) {
 		return 0
 	}
 	eventually(t, "kraft.version 1", func() bool { return finalized() == 1 })
-	r = look(func(*kraft.Config) {})
-	t.Logf("dynamic quorum:\n%s", r)
-	if r.Err() != nil {
-		t.Fatalf("dynamic quorum: %v", r.Err())
-	}
-	j := join(t, c)
-	is("ours, alive", look(func(*kraft.Config) {}), kraft.AboutNodeID, kraft.Warns, "a process of ours lives under 9999")
-	if _, err := j.CreateTopic(bound(t), mirror.TopicSpec{Name: "tiered", Partitions: 1, Configs: map[string]string{"remote.storage.enable": "true"}}); err == nil || !strings.Contains(err.Error(), "remote.storage.enable=true") {
-		t.Errorf("a topic with tiered storage: %v", err)
-	}
 	life(t, j)
+	if r := look(func(*kraft.Config) {}); r.Err() != nil || len(r.Of(kraft.Warns)) > 0 {
+		t.Errorf("dynamic quorum: %v\n%s", r.Err(), r)
+	}
+	if err := join(t, c).Leave(bound(t)); err != nil {
+		t.Errorf("dynamic quorum: leave: %v", err)
+	}
 }
 
 // TestPreflightLeavesTheListener: looking leaves a listener that was given as it was.
