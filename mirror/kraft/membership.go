@@ -147,6 +147,9 @@ func (m *membership) heartbeat(ctx context.Context, wantFence bool) (fenced bool
 	gone := m.gone
 	req.BrokerID, req.BrokerEpoch, req.WantFence = m.cfg.NodeID, m.epoch, wantFence
 	cordoned := m.cordon && m.uncordon == 0
+	if m.cordon {
+		req.CordonedLogDirs = [][16]byte{} // none; null would change nothing
+	}
 	if cordoned {
 		req.CordonedLogDirs = [][16]byte{m.dir}
 		m.lifted = false
