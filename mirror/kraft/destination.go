@@ -93,7 +93,7 @@ func (d *Destination) connect() (err error) {
 	d.requests = newRequests(&d.cfg, d.client, func() int64 { return d.membership.brokerEpoch() })
 	d.ends = gather[endsQuestion, replicareader.Ends]{send: d.askEnds, most: 10_000, bound: d.cfg.RequestTimeout}
 	d.alive = gather[int32, error]{send: d.askAlive, most: 10_000, bound: answerWait}
-	d.remembered = newRemembered(d.cfg.Remember)
+	d.remembered = newRemembered(d.cfg.Remember, 3*d.cfg.RequestTimeout)
 	d.producers = newProducerIDs(d)
 	d.membership = &membership{cfg: &d.cfg, client: d.beats, meta: d.meta, notice: d.notice, lost: make(chan struct{}), epoch: -1}
 	d.spawn(d.meta.run)

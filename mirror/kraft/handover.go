@@ -294,7 +294,7 @@ func without(ids []int32, id int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(ids), func(x int32) bool { return x == id })
 }
 
-// putBack gives a topic its own settings back when this process has none of its partitions any more.
+// putBack gives a topic its own settings back when no mirror process has any of its partitions any more.
 func (d *Destination) putBack(ctx context.Context, topic string) error {
 	lock := d.settingsLock(topic)
 	lock.Lock()
@@ -304,7 +304,8 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 		return nil
 	}
 	for p := range t.Partitions {
-		if now, err := d.partition(mirror.TopicPartition{Topic: topic, Partition: p}); err == nil && slices.Contains(now.Replicas, d.cfg.NodeID) {
+		now, err := d.partition(mirror.TopicPartition{Topic: topic, Partition: p})
+		if err == nil && slices.ContainsFunc(now.Replicas, func(id int32) bool { return id == d.cfg.NodeID || slices.Contains(d.cfg.Peers, id) }) {
 			return nil
 		}
 	}

@@ -4,22 +4,33 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
 // remembered keeps, one record a topic, what this package changed in the cluster and has to put back, and which replicas may hold what was truncated. Whoever comes under the node
-// id after a crash reads it. A topic of which nothing is remembered has no record.
+// id after a crash reads it, and so do peers, which may lead other partitions of the topic. A topic of which nothing is remembered has no record.
 type remembered struct {
-	log keyedlog.Log
+	log     keyedlog.Log
+	changes gather[rememberedChange, error] // many partitions' changes are one update
 
-	mu    sync.Mutex // one change at a time; also of cache
-	cache map[string]memory
-	read  bool
+	mu      sync.Mutex
+	cache   map[string]memory
+	changed <-chan struct{} // closed when the cache may be old; nil: there is none
+}
+
+// rememberedChange changes what is remembered of a topic. f may be called more than once.
+type rememberedChange struct {
+	topic string
+	id    mirror.TopicID
+	f     func(*memory)
 }
 
 // rememberedType is the record type that the keys begin with: below those of a Control, beside those of the storages themselves.
@@ -41,7 +52,11 @@ func (m memory) empty() bool {
 	return len(m.Configs) == 0 && len(m.Unconfirmed) == 0 && len(m.LeftOut) == 0
 }
 
-func newRemembered(log keyedlog.Log) *remembered { return &remembered{log: log} }
+func newRemembered(log keyedlog.Log, bound time.Duration) *remembered {
+	r := &remembered{log: log}
+	r.changes = gather[rememberedChange, error]{most: mostPartitions, bound: bound, send: r.update}
+	return r
+}
 
 func rememberedKey(topic string) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, rememberedType), topic...)
@@ -59,81 +74,95 @@ func (r *remembered) of(ctx context.Context, topic string, id mirror.TopicID) (m
 	return memory{Version: 1, TopicID: id}, nil
 }
 
-// all is a copy of everything remembered, as this process knows it: it is the only one under its node id that changes it.
+// all is a copy of everything remembered.
 func (r *remembered) all(ctx context.Context) (map[string]memory, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.load(ctx); err != nil {
-		return nil, err
+	select {
+	case <-r.changed: // nil: never
+	default:
+		if r.changed != nil {
+			return maps.Clone(r.cache), nil
+		}
 	}
-	return maps.Clone(r.cache), nil
-}
-
-// load reads the records once. Under mu.
-func (r *remembered) load(ctx context.Context) error {
-	if r.read {
-		return nil
-	}
+	changed := r.log.Changed()
 	cache := map[string]memory{}
 	err := r.log.Read(ctx, func(v keyedlog.View) error {
+		clear(cache)
 		return v.Each(binary.BigEndian.AppendUint16(nil, rememberedType), func(rec keyedlog.Record) error {
 			topic := string(rec.Key[2:])
-			var m memory
-			if err := json.Unmarshal(rec.Value, &m); err != nil || m.Version != 1 {
-				return fmt.Errorf("kraft: what is remembered of topic %s cannot be read (version %d, %v): a newer version wrote it; run at least that version", topic, m.Version, err)
-			}
+			m, err := decodeMemory(topic, rec.Value)
 			cache[topic] = m
-			return nil
+			return err
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("kraft: reading what is remembered of this cluster's topics: %w", err)
+		return nil, fmt.Errorf("kraft: reading what is remembered of this cluster's topics: %w", err)
 	}
-	r.cache, r.read = cache, true
-	return nil
+	r.cache, r.changed = cache, changed
+	return maps.Clone(cache), nil
+}
+
+func decodeMemory(topic string, value []byte) (m memory, err error) {
+	if err := json.Unmarshal(value, &m); err != nil || m.Version != 1 {
+		return m, fmt.Errorf("kraft: what is remembered of topic %s cannot be read (version %d, %v): a newer version wrote it; run at least that version", topic, m.Version, err)
+	}
+	return m, nil
 }
 
 // change changes what is remembered of a topic. When it returns nil that survives a crash.
 func (r *remembered) change(ctx context.Context, topic string, id mirror.TopicID, f func(*memory)) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.load(ctx); err != nil {
-		return err
-	}
-	m, ok := r.cache[topic]
-	if !ok || m.TopicID != id {
-		m = memory{Version: 1, TopicID: id}
-	}
-	m.Configs, m.Unconfirmed, m.LeftOut = maps.Clone(m.Configs), cloneUnconfirmed(m.Unconfirmed), maps.Clone(m.LeftOut)
-	f(&m)
-	var value []byte
-	if !m.empty() {
-		var err error
-		if value, err = json.Marshal(m); err != nil {
-			return err
-		}
-	} else if !ok {
-		return nil
-	}
-	err := r.log.Update(ctx, func(keyedlog.View) ([]keyedlog.Change, error) {
-		return []keyedlog.Change{{Key: rememberedKey(topic), Value: value}}, nil
-	})
-	if err != nil {
-		r.read = false // it may have been written
+	answer, err := r.changes.do(ctx, rememberedChange{topic, id, f})
+	if err = errors.Join(err, answer); err != nil {
 		return fmt.Errorf("kraft: remembering what was changed of topic %s: %w", topic, err)
-	}
-	if value == nil {
-		delete(r.cache, topic)
-	} else {
-		r.cache[topic] = m
 	}
 	return nil
 }
 
-func cloneUnconfirmed(u map[int32]map[int32]int64) map[int32]map[int32]int64 {
-	c := maps.Clone(u)
-	for p, of := range c {
-		c[p] = maps.Clone(of)
+// update carries out changes together, each on what the record says now.
+func (r *remembered) update(ctx context.Context, qs []rememberedChange) ([]error, error) {
+	now := map[string]memory{}
+	err := r.log.Update(ctx, func(v keyedlog.View) ([]keyedlog.Change, error) {
+		clear(now)
+		had := map[string]bool{}
+		for _, q := range qs {
+			m, ok := now[q.topic]
+			if !ok {
+				if rec, found := v.Get(rememberedKey(q.topic)); found {
+					var err error
+					if m, err = decodeMemory(q.topic, rec.Value); err != nil {
+						return nil, err
+					}
+					had[q.topic] = true
+				}
+			}
+			if m.Version == 0 || m.TopicID != q.id {
+				m = memory{Version: 1, TopicID: q.id}
+			}
+			q.f(&m)
+			now[q.topic] = m
+		}
+		var changes []keyedlog.Change
+		for _, topic := range slices.Sorted(maps.Keys(now)) {
+			m := now[topic]
+			switch {
+			case !m.empty():
+				value, err := json.Marshal(m)
+				if err != nil {
+					return nil, err
+				}
+				changes = append(changes, keyedlog.Change{Key: rememberedKey(topic), Value: value})
+			case had[topic]:
+				changes = append(changes, keyedlog.Change{Key: rememberedKey(topic)})
+			}
+		}
+		return changes, nil
+	})
+	r.mu.Lock()
+	r.changed = nil // read anew: a peer may have changed something too, and after an error it may have been written
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	return c
+	return make([]error, len(qs)), nil
 }
