@@ -361,7 +361,7 @@ func TestRealKafkaRevoked(t *testing.T) {
 	await(t, l)
 	was := c.WaitSameSegments("revoked", 0, 1)
 	strangersStayOut(t, j, "revoked", port.Addr().String(), kafkatest.Credentials{User: "stranger", Password: "stranger-secret"})
-	if got := alerts(t, c); got != (shown{underReplicated: 1, unavailable: 1, atMinISR: 1}) {
+	if got := alerts(t, c); got != (shown{underReplicated: 1, unavailable: 1, underMinISR: 1, atMinISR: 1}) {
 		t.Errorf("while the process leads one partition kafka-topics shows %+v", got)
 	}
 	if got := listed(t, c); !got[nodeID] {
