@@ -49,7 +49,6 @@ func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (m
 	if configs == nil {
 		configs = map[string]string{}
 	}
-	id := mirror.TopicID{}
 	wanted := map[string]*string{minInSync: nil, uncleanElection: nil}
 	for name := range wanted {
 		if v, ok := spec.Configs[name]; ok {
@@ -60,6 +59,11 @@ func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (m
 	alone := make([][]int32, spec.Partitions)
 	for i := range alone {
 		alone[i] = []int32{d.cfg.NodeID}
+	}
+	// What the topic is to say for itself is remembered before it exists: a crash, or the loss of the answer, must not leave a topic of which nobody knows whose it is and what to put
+	// back. Its id is not known yet.
+	if err := d.remembered.change(ctx, spec.Name, mirror.TopicID{}, func(m *memory) { m.Configs, m.Creator = wanted, d.cfg.NodeID }); err != nil {
+		return mirror.Topic{}, err
 	}
 	exists := false
 	err := d.membership.uncordoned(ctx, func() error {
@@ -77,14 +81,47 @@ func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (m
 		return mirror.Topic{}, err
 	}
 	t, _ := d.topic(spec.Name)
-	if exists { // somebody else's, or made by a request of ours whose answer was lost
+	if exists && !d.justCreated(spec.Name) { // somebody else's, and not made by a request of ours whose answer was lost
 		return t, fmt.Errorf("kraft: topic %s: %w", spec.Name, mirror.ErrTopicExists)
 	}
-	id = t.ID
-	if err := d.remembered.change(ctx, spec.Name, id, func(m *memory) { m.Configs = wanted }); err != nil {
+	if err := d.remembered.change(ctx, spec.Name, t.ID, func(m *memory) { m.Configs = wanted }); err != nil {
 		return t, err
 	}
 	return t, d.shape(ctx, t.Name, 0, t.Partitions)
+}
+
+// justCreated says whether a topic looks as CreateTopic's request leaves one: led by this process, which is its only replica, under the safe settings.
+func (d *Destination) justCreated(topic string) (is bool) {
+	d.meta.look(func(im *clustermetadata.Image) {
+		_, n, _ := im.Topic(topic)
+		is = n > 0 && unsafeConfig(im, topic) == ""
+		for i := range int32(n) {
+			p, _ := im.Partition(topic, i)
+			is = is && len(target(p)) == 1 && target(p)[0] == d.cfg.NodeID
+		}
+	})
+	return is
+}
+
+// adopt remembers of a topic that this process leads what is to be put back, if a crash came between its creation and that.
+func (d *Destination) adopt(ctx context.Context, topic string, id mirror.TopicID) error {
+	all, err := d.remembered.all(ctx)
+	if err != nil {
+		return err
+	}
+	m, ok := all[topic]
+	if ok && m.TopicID == id && m.Configs != nil {
+		return nil
+	}
+	configs := map[string]*string{minInSync: nil, uncleanElection: nil}
+	if ok && m.creating() {
+		configs = m.Configs
+	}
+	return d.remembered.change(ctx, topic, id, func(m *memory) {
+		if m.Configs == nil {
+			m.Configs = configs
+		}
+	})
 }
 
 // GrowTopic adds partitions. Those of a topic that this process leads are led by it from the start; they must have as many replicas as the others, so for them there is a moment

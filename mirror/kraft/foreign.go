@@ -30,7 +30,7 @@ func (d *Destination) foreignPlacement(p clustermetadata.Partition) {
 			d.notice(Event{Kind: Trouble, Partition: tp, Err: err, Text: "it is not known whether this partition is one of ours"})
 			return
 		}
-		if m, ours := all[p.Topic]; ours && m.TopicID == p.TopicID {
+		if m, ours := all[p.Topic]; ours && (m.TopicID == p.TopicID || m.Creator == d.cfg.NodeID && d.justCreated(p.Topic)) {
 			switch { // somebody has grown a mirrored topic
 			case p.Leader == d.cfg.NodeID:
 				if l := d.log(tp); l != nil {

@@ -345,17 +345,35 @@ func (d *Destination) tidyUp(ctx context.Context) {
 	}
 }
 
+// among says whether this process is a replica of any partition of a topic.
+func (d *Destination) among(topic string) (is bool) {
+	d.meta.look(func(im *clustermetadata.Image) {
+		is = slices.ContainsFunc(im.PartitionsOf(d.cfg.NodeID), func(p clustermetadata.Partition) bool { return p.Topic == topic })
+	})
+	return is
+}
+
 func (d *Destination) tidyOnce(ctx context.Context) {
 	all, err := d.remembered.all(ctx)
 	if err != nil {
 		d.notice(Event{Kind: Trouble, Err: err, Text: "what is to be put back cannot be read; it is tried again"})
 		return
 	}
+	// A peer may have remembered something of a topic that this process's image does not show yet.
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return
+	}
 	for topic, m := range all {
 		t, ok := d.topic(topic)
+		var err error
 		switch {
+		case m.creating():
+			// Its creator alone knows whether it goes on; what it leads it adopts.
+			if m.Creator == d.cfg.NodeID && !d.settingsInUse(topic) && (!ok || !d.among(topic)) {
+				err = d.remembered.forget(ctx, topic, m.TopicID)
+			}
 		case !ok || t.ID != m.TopicID: // deleted: nothing is left to put back
-			err = d.remembered.change(ctx, topic, m.TopicID, func(m *memory) { *m = memory{Version: 1, TopicID: m.TopicID} })
+			err = d.remembered.forget(ctx, topic, m.TopicID)
 		default:
 			err = errors.Join(d.addAgain(ctx, topic, t.ID), d.putBack(ctx, topic))
 		}

@@ -95,16 +95,8 @@ func (l *Log) regain(ctx context.Context) error {
 			return err
 		}
 	}
-	if m, err := d.remembered.of(ctx, l.tp.Topic, l.id); err != nil {
+	if err := d.adopt(ctx, l.tp.Topic, l.id); err != nil {
 		return err
-	} else if m.Configs == nil { // a crash came between the creation and that
-		if err := d.remembered.change(ctx, l.tp.Topic, l.id, func(m *memory) {
-			if m.Configs == nil {
-				m.Configs = map[string]*string{minInSync: nil, uncleanElection: nil}
-			}
-		}); err != nil {
-			return err
-		}
 	}
 	found, err := l.find(ctx, p)
 	if err != nil {

@@ -31,6 +31,7 @@ type rememberedChange struct {
 	topic string
 	id    mirror.TopicID
 	f     func(*memory)
+	old   bool // f is only for a record under this id: there may be a newer one
 }
 
 // rememberedType is the record type that the keys begin with: below those of a Control, beside those of the storages themselves.
@@ -40,6 +41,8 @@ const rememberedType = 62
 type memory struct {
 	Version int            `json:"version"`
 	TopicID mirror.TopicID `json:"topic_id"`
+	// Creator is the node id of the process that is creating the topic, and TopicID is zero; 0: it has its id.
+	Creator int32 `json:"creator,omitempty"`
 	// Configs are the topic's own settings from before this process set them; nil: it had none.
 	Configs map[string]*string `json:"configs,omitempty"`
 	// Unconfirmed says, by partition, up to where a replica's copy may be trusted, because it has not followed a truncation yet.
@@ -51,6 +54,9 @@ type memory struct {
 func (m memory) empty() bool {
 	return len(m.Configs) == 0 && len(m.Unconfirmed) == 0 && len(m.LeftOut) == 0
 }
+
+// creating says that the topic may not exist yet, or under an id that its creator did not come to know.
+func (m memory) creating() bool { return m.Creator != 0 }
 
 func newRemembered(log keyedlog.Log, bound time.Duration) *remembered {
 	r := &remembered{log: log}
@@ -112,9 +118,18 @@ func decodeMemory(topic string, value []byte) (m memory, err error) {
 
 // change changes what is remembered of a topic. When it returns nil that survives a crash.
 func (r *remembered) change(ctx context.Context, topic string, id mirror.TopicID, f func(*memory)) error {
-	answer, err := r.changes.do(ctx, rememberedChange{topic, id, f})
+	return r.do(ctx, rememberedChange{topic: topic, id: id, f: f})
+}
+
+// forget drops what is remembered of a topic under this id; what is remembered of a newer one of the same name stays.
+func (r *remembered) forget(ctx context.Context, topic string, id mirror.TopicID) error {
+	return r.do(ctx, rememberedChange{topic: topic, id: id, old: true, f: func(m *memory) { *m = memory{Version: 1, TopicID: id} }})
+}
+
+func (r *remembered) do(ctx context.Context, q rememberedChange) error {
+	answer, err := r.changes.do(ctx, q)
 	if err = errors.Join(err, answer); err != nil {
-		return fmt.Errorf("kraft: remembering what was changed of topic %s: %w", topic, err)
+		return fmt.Errorf("kraft: remembering what was changed of topic %s: %w", q.topic, err)
 	}
 	return nil
 }
@@ -137,6 +152,12 @@ func (r *remembered) update(ctx context.Context, qs []rememberedChange) ([]error
 				}
 			}
 			if m.Version == 0 || m.TopicID != q.id {
+				if q.old {
+					if m.Version != 0 {
+						now[q.topic] = m
+					}
+					continue
+				}
 				m = memory{Version: 1, TopicID: q.id}
 			}
 			q.f(&m)
