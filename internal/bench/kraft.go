@@ -40,6 +40,7 @@ import (
 var (
 	kraftMode    = flag.String("kraft", "", "measure a joined cluster instead: memory, relay, mm2 or all")
 	kraftMB      = flag.Int("kraft-mb", 500, "megabytes per run with -kraft")
+	kraftCheck   = flag.Bool("check", false, "with -kraft: end with an error when a goal is missed")
 	kraftProfile = flag.String("kraft-profile", "", "write a CPU profile of this process in its own runs with -kraft memory or relay")
 )
 
@@ -49,7 +50,8 @@ const (
 	kraftFollower   = 2
 	kraftNode       = 9999
 	kraftRecord     = 1000
-	kraftRecords    = 16 // of one batch
+	kraftRecords    = 16  // of one batch
+	kraftCPU        = 1.0 // goal: CPU seconds of this process per GB, at most
 )
 
 type kraftBench struct {
@@ -61,6 +63,7 @@ type kraftBench struct {
 	total    int64
 	src, dst *kafkatest.Cluster
 	runs     int // so far, for names
+	missed   []string
 }
 
 // measureKraft does what -kraft says.
@@ -84,7 +87,7 @@ func measureKraft(ctx context.Context, t *program, pairs int) {
 	fmt.Printf("machine: %d cores, %s %s/%s, load %s; Apache Kafka %s, all brokers on loopback; %d MB a run, %d partitions, batches of %d bytes with %d records, one follower; %d interleaved pairs a row\n",
 		runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Fields(string(load))[0], b.dst.Version(), b.total/1e6, kraftPartitions, len(b.one), kraftRecords, pairs)
 	fmt.Printf("command: %s\n\n", strings.Join(os.Args, " "))
-	fmt.Println("| path | MB/s | beside it | MB/s | rate ratio (min … max) | goal | this process CPU s/GB (min … max) | follower CPU s/GB | beside: sender CPU s/GB | beside: receiver CPU s/GB |")
+	fmt.Println("| path | MB/s | beside it | MB/s | rate ratio (min … max) | goal | this process CPU s/GB (min … max), goal ≤ 1 | follower CPU s/GB | beside: sender CPU s/GB | beside: receiver CPU s/GB |")
 	fmt.Println("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	if memory || relay {
 		b.fill(b.dst, kraftNative, kraftLeader)
@@ -104,6 +107,12 @@ func measureKraft(ctx context.Context, t *program, pairs int) {
 	if mm2 {
 		b.row("mirror of a source cluster", "MirrorMaker 2", 4, b.relay, b.mirrorMaker)
 		fmt.Printf("\nMirrorMaker 2: one process, %s\n", strings.Join(mirrorMakerSettings, ", "))
+	}
+	if len(b.missed) > 0 {
+		fmt.Printf("\nmissed: %s\n", strings.Join(b.missed, "; "))
+		if *kraftCheck {
+			t.Fatalf("%d goals were missed", len(b.missed))
+		}
 	}
 }
 
@@ -138,9 +147,14 @@ func (b *kraftBench) row(what, other string, goal float64, ours, theirs func() k
 	verdict := "reached"
 	if median(ratio) < goal {
 		verdict = "missed"
+		b.missed = append(b.missed, fmt.Sprintf("%s: %.2f of %s, the goal is %.1f", what, median(ratio), other, goal))
+	}
+	cpu := per(a, func(r kraftRun) time.Duration { return r.self })
+	if median(cpu) > kraftCPU {
+		b.missed = append(b.missed, fmt.Sprintf("%s: %.2f CPU seconds per GB, the goal is %.1f", what, median(cpu), kraftCPU))
 	}
 	fmt.Printf("| %s | %.0f | %s | %.0f | %s | ≥ %.1f %s | %s | %.2f | %.2f | %.2f |\n", what, median(rates), other, median(others), spread(ratio), goal, verdict,
-		spread(per(a, func(r kraftRun) time.Duration { return r.self })), median(per(a, func(r kraftRun) time.Duration { return r.followers })),
+		spread(cpu), median(per(a, func(r kraftRun) time.Duration { return r.followers })),
 		median(per(z, func(r kraftRun) time.Duration { return r.sender })), median(per(z, func(r kraftRun) time.Duration { return r.followers })))
 }
 
@@ -164,7 +178,7 @@ func (b *kraftBench) fill(c *kafkatest.Cluster, topic string, broker int32) {
 	defer cl.Close()
 	id := b.topicID(c, topic)
 	err := eachPartition(func(p int32) error {
-		for range b.batches {
+		for n := 0; n < b.batches; {
 			req := kmsg.NewPtrProduceRequest()
 			req.Acks, req.TimeoutMillis = 1, 30_000
 			rt := kmsg.NewProduceRequestTopic()
@@ -177,7 +191,11 @@ func (b *kraftBench) fill(c *kafkatest.Cluster, topic string, broker int32) {
 			if err != nil {
 				return err
 			}
-			if err := kerr.ErrorForCode(res.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode); err != nil {
+			err = kerr.ErrorForCode(res.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
+			switch {
+			case err == nil:
+				n++
+			case !kerr.IsRetriable(err): // a new topic may not be led yet
 				return err
 			}
 		}
