@@ -319,6 +319,7 @@ func TestRealKafkaFeaturesChangedWhileJoined(t *testing.T) {
 		}
 		s.more("features", 1)
 	}
+	await(t, s.open("features", 0)) // what only this process has ends with it
 	s.Close()
 	s.returns()
 	for _, name := range append(lowered, "metadata.version") {
