@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/keyedlog"
@@ -159,6 +160,42 @@ func (j *joined) leave() {
 	}
 	if err := errors.Join(j.Destination.Close(), j.store.Close()); err != nil {
 		j.t.Errorf("closing: %v", err)
+	}
+}
+
+// noTrace: after the process has left, the cluster's own brokers have all replicas of the topics, in sync, and no setting of theirs is left behind.
+func noTrace(t *testing.T, c *kafkatest.Cluster, topics ...string) {
+	t.Helper()
+	for _, topic := range topics {
+		listed, err := c.Admin().ListTopics(limited(t), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := range listed[topic].Partitions {
+			c.WaitISR(topic, p, c.Brokers()...)
+		}
+	}
+	all, err := c.Admin().DescribeTopicConfigs(limited(t), topics...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range all {
+		for _, x := range topic.Configs {
+			if x.Source == kmsg.ConfigSourceDynamicTopicConfig && (x.Key == "min.insync.replicas" || x.Key == "unclean.leader.election.enable") {
+				t.Errorf("topic %s has %s=%s for itself", topic.Name, x.Key, x.MaybeValue())
+			}
+		}
+	}
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.IncludeFencedBrokers = true
+	resp, err := ask[*kmsg.DescribeClusterResponse](t, c, c.Brokers()[0], req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range resp.Brokers {
+		if b.NodeID == nodeID {
+			t.Errorf("broker %d is still registered", nodeID)
+		}
 	}
 }
 

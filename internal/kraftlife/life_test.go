@@ -141,10 +141,14 @@ func TestWholeLife(t *testing.T) {
 	}
 	there.end()
 	at.leave()
+	noTrace(t, b, topic, keyed)
 
 	// Clients write at the new primary.
 	writes(t, b, topic, "at the standby", opens)
-	produce(t, client(b, plain...), keyed, 0, "at the standby")
+	javaProducer(t, b, keyed, "at the standby")
+	if last := committed(t, b, keyed, 0, 14); last[len(last)-1] != 14 { // behind the reset
+		t.Errorf("the record of Kafka's own producer: %v", last)
+	}
 	sameCommitted(t, b, topic, pTransactions, 0, 1, 2, 8, 11, 14, 15, 16, 17)
 	for p := range copied {
 		if now := b.WaitSameSegments(topic, int32(p), 1, 2, 3); !bytes.HasPrefix(now, copied[p]) {
@@ -204,7 +208,12 @@ func TestWholeLife(t *testing.T) {
 	}
 	back.end()
 	old.leave()
+	noTrace(t, a, topic, keyed)
 	writes(t, a, topic, "home again", opens)
+	javaProducer(t, a, keyed, "home again")
+	if last := committed(t, a, keyed, 0, 16); last[len(last)-1] != 16 {
+		t.Errorf("the record of Kafka's own producer: %v", last)
+	}
 	sameCommitted(t, a, topic, pTransactions, 0, 1, 2, 8, 11, 14, 15, 16, 17, 22, 23, 24, 25)
 	for p := range int32(partitions) {
 		a.WaitSameSegments(topic, p, 1, 2, 3)

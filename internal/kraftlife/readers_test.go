@@ -64,6 +64,23 @@ func javaConsumer(t *testing.T, c *kafkatest.Cluster, n int, more ...string) (of
 	return offsets, values
 }
 
+// javaProducer writes one record with Kafka's own console producer, which is an idempotent one.
+func javaProducer(t *testing.T, c *kafkatest.Cluster, topic, value string) {
+	t.Helper()
+	libs, err := kafkatest.Libs(c.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), bound)
+	defer stop()
+	cmd := exec.CommandContext(ctx, "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(libs, "*"), "org.apache.kafka.tools.ConsoleProducer",
+		"--bootstrap-server", strings.Join(c.Bootstrap(), ","), "--topic", topic)
+	cmd.Stdin = strings.NewReader(value + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("console producer: %v\n%s", err, out)
+	}
+}
+
 // sameCommitted: franz-go's and Kafka's own consumer get these offsets.
 func sameCommitted(t *testing.T, c *kafkatest.Cluster, topic string, partition int32, want ...int64) {
 	t.Helper()

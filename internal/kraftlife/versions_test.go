@@ -1,0 +1,78 @@
+package kraftlife_test
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
+)
+
+// The basic life of a mirror, whatever Kafka both sides are: plain and transactional batches, a failover with a transaction open, and home again into a log that went on.
+func TestVersions(t *testing.T) {
+	kafkatest.Require(t)
+	versions := []string{"3.9.1", "4.4.0"}
+	switch v := os.Getenv("CLUSTERMIRROR_MATRIX"); v {
+	case "":
+	case "all":
+		versions = append(versions, "4.0.0", "4.1.1", "4.3.1")
+	default:
+		t.Fatalf("CLUSTERMIRROR_MATRIX=%q is unknown: leave it empty, or use all", v)
+	}
+	for _, v := range versions {
+		t.Run(v, func(t *testing.T) {
+			basicLife(t, kafkatest.Start(t, kafkatest.Options{Version: v}), kafkatest.Start(t, kafkatest.Options{Version: v}))
+		})
+	}
+}
+
+func basicLife(t *testing.T, a, b *kafkatest.Cluster) {
+	topic := "basic-life"
+	a.CreateTopic(kafkatest.Topic{Name: topic})
+	at := join(t, b)
+	there := open(t, "there", a, at)
+	there.start(topic)
+	produce(t, client(a, plain...), topic, 0, values("plain", 5)...)                             // 0..4
+	produce(t, client(a, kgo.ProducerBatchCompression(kgo.GzipCompression())), topic, 0, "gzip") // 5
+	left := client(a, kgo.TransactionalID(topic))
+	transaction(t, a, left, kgo.TryCommit, topic, 0, values("committed", 3)...) // 6..9
+	transaction(t, a, left, kgo.TryAbort, topic, 0, values("aborted", 3)...)    // 10..13
+	begin(t, left)
+	produce(t, left, topic, 0, "open") // 14
+	copied := there.same(topic, 0, 15)
+	there.link.cut()
+	finish(t, a, left, kgo.TryCommit, topic, 0) // 15
+
+	got := there.failover().Partitions[0]
+	if got.FinalOffset != 15 || len(got.Aborts) != 1 || got.OpensAt != 17 {
+		t.Fatalf("%+v", got)
+	}
+	there.end()
+	at.leave()
+	noTrace(t, b, topic)
+	produce(t, client(b), topic, 0, values("new primary", 5)...) // 17..21
+	want := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 17, 18, 19, 20, 21}
+	if got := committed(t, b, topic, 0, 21); !slices.Equal(got, want) {
+		t.Errorf("read_committed: %v, want %v", got, want)
+	}
+
+	old := join(t, a)
+	back := open(t, "back", b, old)
+	if plan := back.failback(topic); plan.Dropped != 1 {
+		t.Errorf("the plan drops %d", plan.Dropped)
+	}
+	if now := back.same(topic, 0, 22); !bytes.HasPrefix(now, copied) {
+		t.Errorf("what both had was not kept: %s", difference(now, copied))
+	}
+	back.failover()
+	back.end()
+	old.leave()
+	noTrace(t, a, topic)
+	produce(t, client(a), topic, 0, "home again") // 23
+	if got := committed(t, a, topic, 0, 23); !slices.Equal(got, append(want, 23)) {
+		t.Errorf("read_committed at home: %v, want %v", got, append(want, 23))
+	}
+}
