@@ -23,12 +23,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kraft"
 )
 
 // The third set-up, SASL_PLAINTEXT with PLAIN, is that of TestRealKafkaExactRights; PLAINTEXT is that of most tests.
 
-// replicaFetch asks a process's own listener for a partition as a broker would that has its five records: what the process knows of the real broker stays right.
+// replicaFetch asks a process's own listener for a partition as a broker would that has its five records.
 func replicaFetch(t *testing.T, address string, options []kgo.Opt, broker int32, topicID [16]byte) error {
 	t.Helper()
 	cl, err := kgo.NewClient(append(options, kgo.SeedBrokers(address), kgo.RequestRetries(0))...)
@@ -42,7 +43,7 @@ func replicaFetch(t *testing.T, address string, options []kgo.Opt, broker int32,
 	rt := kmsg.NewFetchRequestTopic()
 	rt.TopicID = topicID
 	rp := kmsg.NewFetchRequestTopicPartition()
-	rp.CurrentLeaderEpoch, rp.FetchOffset, rp.PartitionMaxBytes = -1, 5, 1<<20
+	rp.CurrentLeaderEpoch, rp.FetchOffset, rp.LastFetchedEpoch, rp.PartitionMaxBytes = -1, 5, 0, 1<<20
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
@@ -112,11 +113,19 @@ func TestRealKafkaScram(t *testing.T) {
 	if err := replicaFetch(t, l.Addr().String(), c.ListenerOptions("INTERNAL", bad, nil), 1, found.ID); err == nil || !strings.Contains(err.Error(), "SASL") {
 		t.Errorf("the brokers' user with a wrong password: %v", err)
 	}
+	handOn(t, log)
+	life(t, j)
+	secretsStayPrivate(t, cfg.Folder)
+}
+
+// handOn hands a partition over after others have asked for it in the name of its broker: the next batch makes the real one say where it is.
+func handOn(t *testing.T, log mirror.Log) {
+	t.Helper()
+	appendTo(t, log, data(5, log.LeaderEpoch(), 1, "more"))
+	await(t, log)
 	if err := log.Open(bound(t)); err != nil {
 		t.Fatal(err)
 	}
-	life(t, j)
-	secretsStayPrivate(t, cfg.Folder)
 }
 
 // secretsStayPrivate: what lies in the identity folder is for its owner alone.
@@ -209,9 +218,7 @@ func TestRealKafkaClientCertificates(t *testing.T) {
 	if err := replicaFetch(t, l.Addr().String(), c.ListenerOptions("INTERNAL", broker, nil), 1, topic.ID); err != nil {
 		t.Errorf("a broker's certificate: %v", err)
 	}
-	if err := log.Open(bound(t)); err != nil {
-		t.Fatal(err)
-	}
+	handOn(t, log)
 	life(t, j)
 }
 
