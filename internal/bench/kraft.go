@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -30,7 +29,7 @@ import (
 
 // The rates of a process that has joined a cluster, beside what Kafka does itself with the same data on the same machine in the same minutes:
 //
-//	go run ./internal/bench -kraft all -pairs 5     # all of these, about a quarter of an hour on two cores; the figures in the documents come from this
+//	go run ./internal/bench -kraft all -pairs 5     # all of these, about ten minutes on two cores; the figures in the documents come from this
 //	go run ./internal/bench -kraft memory           # a stock follower copies from this process's memory; beside it a stock follower copies from a stock leader
 //	go run ./internal/bench -kraft relay            # a stock follower copies what is mirrored from another cluster; beside it the same stock replication
 //	go run ./internal/bench -kraft mm2              # the mirror beside MirrorMaker 2
@@ -39,7 +38,7 @@ import (
 // before (a reassignment, a join, the start of a Java process) counts for nobody.
 var (
 	kraftMode    = flag.String("kraft", "", "measure a joined cluster instead: memory, relay, mm2 or all")
-	kraftMB      = flag.Int("kraft-mb", 500, "megabytes per run with -kraft")
+	kraftMB      = flag.Int("kraft-mb", 1000, "megabytes per run with -kraft")
 	kraftCheck   = flag.Bool("check", false, "with -kraft: end with an error when a goal is missed")
 	kraftProfile = flag.String("kraft-profile", "", "write a CPU profile of this process in its own runs with -kraft memory or relay")
 )
@@ -266,7 +265,8 @@ func (b *kraftBench) poll(what string, every time.Duration, is func() bool) {
 
 // copied measures a run that start begins: it ends when the follower's files hold everything. sender is the pid of the process that sends, 0 if it is this one.
 func (b *kraftBench) copied(topic string, sender int, start func() error) kraftRun {
-	debug.FreeOSMemory()
+	// What earlier runs left is collected, but not given back: a process that has run for a while does not fault its pages in again.
+	runtime.GC()
 	follower := b.pid(b.dst, kraftFollower)
 	self, received, sent := cpuTime(), b.processTime(follower), b.processTime(sender)
 	started := make(chan error, 1)
