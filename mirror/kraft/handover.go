@@ -140,12 +140,17 @@ func (d *Destination) handedOver(p clustermetadata.Partition) bool {
 	return p.Leader >= 0 && p.Leader != d.cfg.NodeID && !slices.Contains(p.Replicas, d.cfg.NodeID)
 }
 
-// rememberLeftOut remembers which replicas have to be added again.
+// rememberLeftOut remembers which replicas have to be added again: those of stock that are not ready, and those that an earlier try, which a crash ended, has taken out of stock already.
 func (l *Log) rememberLeftOut(ctx context.Context, stock, ready []int32) error {
-	left := slices.DeleteFunc(slices.Clone(stock), func(id int32) bool { return slices.Contains(ready, id) })
 	have, err := l.d.remembered.of(ctx, l.tp.Topic, l.id)
 	if err != nil {
 		return err
+	}
+	var left []int32
+	for _, id := range slices.Concat(stock, have.LeftOut[l.tp.Partition]) {
+		if !slices.Contains(ready, id) && !slices.Contains(left, id) {
+			left = append(left, id)
+		}
 	}
 	if slices.Equal(have.LeftOut[l.tp.Partition], left) {
 		return nil
@@ -274,14 +279,22 @@ func (l *Log) stepOut(ctx context.Context, p clustermetadata.Partition) error {
 	if p.Leader < 0 && (slices.Contains(p.ISR, d.cfg.NodeID) || slices.Contains(p.ELR, d.cfg.NodeID)) {
 		return d.errorf(l.tp, "hand-over: it has no leader in this moment; this process is being let in by the controllers")
 	}
-	if !slices.Contains(target(p), d.cfg.NodeID) {
+	if !slices.Contains(p.Replicas, d.cfg.NodeID) {
 		return nil
 	}
 	stock := without(target(p), d.cfg.NodeID)
 	if len(stock) == 0 {
 		return d.errorf(l.tp, "hand-over: no stock broker is among its replicas")
 	}
-	if err := d.setReplicas(ctx, l.tp, stock); err != nil {
+	// Those that are not in sync would keep the reassignment from its end, and this process, which follows nobody, in the in-sync replicas. They are added again.
+	ready := slices.DeleteFunc(slices.Clone(stock), func(id int32) bool { return !slices.Contains(p.ISR, id) })
+	if len(ready) == 0 {
+		return d.errorf(l.tp, "hand-over: no stock broker is in sync; start the brokers %v", stock)
+	}
+	if err := l.rememberLeftOut(ctx, stock, ready); err != nil {
+		return err
+	}
+	if err := d.setReplicas(ctx, l.tp, ready); err != nil {
 		return err
 	}
 	return d.meta.wait(ctx, fmt.Sprintf("this process to leave %s-%d", l.tp.Topic, l.tp.Partition), func(im *clustermetadata.Image) bool {

@@ -408,16 +408,35 @@ func (d *Destination) setISR(ctx context.Context, tp mirror.TopicPartition, isr 
 }
 
 // setReplicas makes replicas the target of a reassignment, and returns when the metadata shows that.
+//
+// A reassignment that adds nobody leaves those to be added whom an earlier one is still adding, even if it removes them again, and then waits for ever that they come in sync; one that
+// removes nobody leaves those to be removed whom an earlier one removes (Kafka: ReplicationControlManager.changePartitionReassignment, 4.3.1). So the earlier one is cancelled first,
+// unless that would delete copies of a log that nobody else has.
 func (d *Destination) setReplicas(ctx context.Context, tp mirror.TopicPartition, replicas []int32) error {
 	for {
 		p, err := d.partition(tp)
 		if err != nil {
 			return err
 		}
-		if slices.Equal(target(p), replicas) {
+		unwanted := beyond(replicas, p.Replicas) == 0 && beyond(p.Adding, replicas) > 0 || beyond(p.Replicas, replicas) == 0 && len(p.Removing) > 0
+		if !unwanted && slices.Equal(target(p), replicas) {
 			return nil
 		}
-		answer, err := d.requests.reassign.do(ctx, reassignment{tp, replicas})
+		change := reassignment{tp, replicas}
+		if unwanted {
+			change.replicas = nil
+			if p.Leader == d.cfg.NodeID && slices.ContainsFunc(replicas, func(id int32) bool { return slices.Contains(p.Adding, id) }) {
+				return d.errorf(tp, "brokers %v are being added, some of them do not come in sync, and a cancel would delete the copies of all of them: start those that are not alive", p.Adding)
+			}
+		}
+		answer, err := d.requests.reassign.do(ctx, change)
+		if unwanted && errors.Is(answer, kerr.NoReassignmentInProgress) { // it has ended meanwhile
+			answer = d.meta.caughtUp(ctx)
+			if err = errors.Join(err, answer); err != nil {
+				return err
+			}
+			continue
+		}
 		if err = errors.Join(err, answer); err != nil {
 			return err
 		}
@@ -428,6 +447,16 @@ func (d *Destination) setReplicas(ctx context.Context, tp mirror.TopicPartition,
 			return err
 		}
 	}
+}
+
+// beyond counts what is in ids and not in others.
+func beyond(ids, others []int32) (n int) {
+	for _, id := range ids {
+		if !slices.Contains(others, id) {
+			n++
+		}
+	}
+	return n
 }
 
 // target are the replicas of a partition when what is under way has ended.
