@@ -80,7 +80,10 @@ func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (m
 	}); err != nil {
 		return mirror.Topic{}, err
 	}
-	t, _ := d.topic(spec.Name)
+	t, ok := d.topic(spec.Name)
+	if !ok {
+		return t, fmt.Errorf("kraft: topic %s: %w at the destination: somebody has deleted it already", spec.Name, mirror.ErrUnknownTopic)
+	}
 	if exists && !d.justCreated(spec.Name) { // somebody else's, and not made by a request of ours whose answer was lost
 		return t, fmt.Errorf("kraft: topic %s: %w", spec.Name, mirror.ErrTopicExists)
 	}
@@ -194,6 +197,9 @@ func (d *Destination) shape(ctx context.Context, topic string, from, to int32) e
 			return err
 		}
 		l := d.log(tp)
+		if l == nil { // somebody has deleted it already
+			return d.errorf(tp, "%w at the destination", mirror.ErrUnknownTopic)
+		}
 		l.work.Lock()
 		defer l.work.Unlock()
 		p, err := d.partition(tp)

@@ -60,9 +60,7 @@ func (d *Destination) OpenLog(ctx context.Context, tp mirror.TopicPartition) (mi
 		return l, nil
 	}
 	if p.Leader == d.cfg.NodeID {
-		l.work.Lock()
-		defer l.work.Unlock()
-		if err := l.regain(ctx); err != nil {
+		if err := l.bringBack(ctx); err != nil {
 			return nil, err
 		}
 		return l, nil
@@ -410,12 +408,8 @@ func (l *Log) Owner(ctx context.Context) (mirror.Ownership, int32, error) {
 	}
 	switch {
 	case p.Leader == d.cfg.NodeID:
-		l.work.Lock()
-		defer l.work.Unlock()
-		if l.mine("") != nil || l.log.Held() {
-			if err := l.regain(ctx); err != nil {
-				return mirror.OwnerForeign, p.LeaderEpoch, err
-			}
+		if err := l.bringBack(ctx); err != nil {
+			return mirror.OwnerForeign, p.LeaderEpoch, err
 		}
 		return mirror.OwnerOurs, l.LeaderEpoch(), nil
 	case slices.Contains(d.cfg.Peers, p.Leader):

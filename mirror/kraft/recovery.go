@@ -62,6 +62,12 @@ func (d *Destination) regainSoon(l *Log) {
 		return
 	}
 	d.spawn(func(ctx context.Context) {
+		bounded, stop := context.WithTimeout(ctx, copyWait+d.cfg.RequestTimeout)
+		defer stop()
+		if d.barrier.share(bounded) != nil {
+			return
+		}
+		defer d.barrier.unshare()
 		if !l.work.TryLock() {
 			return
 		}
@@ -69,20 +75,48 @@ func (d *Destination) regainSoon(l *Log) {
 		if l.mine("") == nil && !l.log.Held() {
 			return
 		}
-		bounded, stop := context.WithTimeout(ctx, copyWait+d.cfg.RequestTimeout)
-		defer stop()
 		if err := l.regain(bounded); err != nil && ctx.Err() == nil {
 			d.notice(Event{Kind: Trouble, Partition: l.tp, Err: err, Text: "what it holds is not known yet; it is tried again when it is opened"})
 		}
 	})
 }
 
-// regain learns what the partition holds, and serves it. Under work; this process leads the partition.
+// bringBack returns when a partition that this process leads is known and in its shape. What a creation or a take-over left half done, because a broker or a controller failed in the
+// middle of it, is finished here: whoever tries again finds the topic there, and asks for no creation. It touches the in-sync replicas, so no fence may meet it.
+func (l *Log) bringBack(ctx context.Context) error {
+	for shared := false; ; shared = true {
+		l.work.Lock()
+		p, err := l.d.partition(l.tp)
+		if err != nil || l.mine("") == nil && !l.log.Held() && !l.misshapen(p) {
+			l.work.Unlock()
+			return err
+		}
+		if shared {
+			defer l.work.Unlock()
+			return l.regain(ctx)
+		}
+		l.work.Unlock() // the barrier comes first, as everywhere
+		if err := l.d.barrier.share(ctx); err != nil {
+			return l.d.errorf(l.tp, "leader epochs are being raised: %w", err)
+		}
+		defer l.d.barrier.unshare()
+	}
+}
+
+// misshapen says that other brokers are in sync, or that an empty log has no copies yet. A log with content whose copies somebody took away is not mended here: its followers would be
+// in sync before they have anything.
+func (l *Log) misshapen(p clustermetadata.Partition) bool {
+	return len(p.ISR) > 1 && len(p.Adding) == 0 || l.log.Start() == l.log.End() && l.incomplete(p)
+}
+
+// incomplete says that no stock broker is a replica, or that one is still being added.
+func (l *Log) incomplete(p clustermetadata.Partition) bool {
+	return len(without(target(p), l.d.cfg.NodeID)) == 0 || len(p.Adding) > 0
+}
+
+// regain learns what the partition holds, serves it, and brings it to its shape. Under work; this process leads the partition, and nothing fences it.
 func (l *Log) regain(ctx context.Context) error {
 	d := l.d
-	if l.mine("") == nil && !l.log.Held() {
-		return nil
-	}
 	p, err := d.partition(l.tp)
 	if err != nil {
 		return err
@@ -98,15 +132,17 @@ func (l *Log) regain(ctx context.Context) error {
 	if err := d.adopt(ctx, l.tp.Topic, l.id); err != nil {
 		return err
 	}
-	found, err := l.find(ctx, p)
-	if err != nil {
-		return err
+	if l.mine("") != nil || l.log.Held() {
+		found, err := l.find(ctx, p)
+		if err != nil {
+			return err
+		}
+		if p, err = d.partition(l.tp); err != nil {
+			return err
+		}
+		l.begin(p, found)
 	}
-	if p, err = d.partition(l.tp); err != nil {
-		return err
-	}
-	l.begin(p, found)
-	if len(without(target(p), d.cfg.NodeID)) == 0 || len(p.Adding) > 0 && found.Start == found.End {
+	if l.log.Start() == l.log.End() && l.incomplete(p) {
 		return d.complete(ctx, l)
 	}
 	return nil
