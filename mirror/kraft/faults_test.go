@@ -61,9 +61,10 @@ type cell struct {
 
 // process is one life of the mirror's process.
 type process struct {
-	*kraft.Destination
-	dead   atomic.Bool
-	closed chan struct{}
+	*kraft.Destination                    // nil until it has joined
+	stop               context.CancelFunc // of the joining
+	dead               atomic.Bool
+	joined, closed     chan struct{}
 }
 
 var (
@@ -134,9 +135,13 @@ func (c *cell) die(p *process) {
 		return
 	}
 	c.note("the process dies")
+	p.stop()
 	go func() {
 		defer close(p.closed)
-		p.Close()
+		<-p.joined
+		if p.Destination != nil {
+			p.Close()
+		}
 	}()
 }
 
@@ -173,20 +178,24 @@ func (c *cell) alive() (*process, error) {
 		HeartbeatInterval: 500 * time.Millisecond, SessionTimeout: session,
 		Notice: func(e kraft.Event) { c.note("event %v %s %v", e.Kind, e.Text, e.Err) },
 	}
-	next := &process{closed: make(chan struct{})}
+	next := &process{joined: make(chan struct{}), closed: make(chan struct{})}
 	cfg.Intercept(c.around(next))
 	ctx, stop := context.WithTimeout(c.Context(), 40*time.Second)
+	next.stop = stop
 	defer stop()
 	c.note("joining")
-	if next.Destination, err = kraft.Join(ctx, cfg); err != nil {
+	next.Destination, err = kraft.Join(ctx, cfg)
+	close(next.joined)
+	if err != nil {
 		l.Close()
-		return nil, err
 	}
-	c.mu.Lock()
-	c.now = next
-	c.mu.Unlock()
-	c.note("joined")
-	return next, nil
+	if err == nil || next.dead.Load() {
+		c.mu.Lock()
+		c.now = next
+		c.mu.Unlock()
+	}
+	c.note("joined: %v", err)
+	return next, err
 }
 
 // waitFenced waits until the controllers take this cell's process for dead.
@@ -202,7 +211,7 @@ func (c *cell) waitFenced() error {
 }
 
 // cellBound is how long one procedure may take, everything that goes wrong included.
-const cellBound = 60 * time.Second
+const cellBound = 45 * time.Second
 
 // until does the same again until it succeeds.
 func (c *cell) until(what string, f func(context.Context, *process) error) {
@@ -442,7 +451,7 @@ func (c *cell) closedForClients() {
 func (c *cell) stock(records int) {
 	c.Helper()
 	c.w.mayLead(c.topic)
-	c.c.CreateTopic(kafkatest.Topic{Name: c.topic, Partitions: 1, Replication: 3, Configs: c.configs})
+	c.c.CreateTopic(kafkatest.Topic{Name: c.topic, Assignment: [][]int32{{1 + c.node%3, 1 + (c.node+1)%3, 1 + (c.node+2)%3}}, Configs: c.configs})
 	for i := range records {
 		produce(c.T, c.c, c.topic, 0, fmt.Sprint("local ", i))
 	}
@@ -500,7 +509,7 @@ func (c *cell) same() {
 	want := bytes.Join(c.batches, nil)
 	for _, broker := range c.c.Brokers() {
 		eventually(c.T, fmt.Sprintf("the copy of %s on broker %d", c.topic, broker), func() bool {
-			return len(c.c.LogDirs(c.topic, 0, broker)) == 1 && bytes.Equal(c.c.SegmentBytes(c.topic, 0, broker), want)
+			return slices.Contains(c.c.LogDirs(c.topic, 0, broker), c.topic+"-0") && bytes.Equal(c.c.SegmentBytes(c.topic, 0, broker), want)
 		})
 	}
 }
@@ -518,6 +527,11 @@ func (c *cell) opened() {
 	c.Helper()
 	c.undone.Wait()
 	produce(c.T, c.c, c.topic, 0, "after the hand-over")
+	if c.writer != nil { // the same clients, which had no success before
+		eventually(c.T, "a client's success", func() bool {
+			return slices.ContainsFunc(c.writer.Successes(), func(s kafkatest.Success) bool { return s.Topic == c.topic && s.Err == nil })
+		})
+	}
 	for i := range c.partition + 1 {
 		eventually(c.T, fmt.Sprintf("%s-%d to be in sync on all", c.topic, i), func() bool {
 			p := c.w.partition(c.topic, i)
@@ -582,6 +596,13 @@ func (c *cell) live() {
 		c.Errorf("the place %s was never met, so the fault was not placed", c.place.name)
 	}
 	for _, v := range c.w.violations() {
+		// A partition that an operator adds in the moment of a fence is led by stock brokers from its first moment, which nobody can keep him from. It is told.
+		if c.partition == 1 && strings.HasPrefix(c.place.name, "raise") && strings.Contains(v, "leads "+c.topic+"-1 ") {
+			if !slices.ContainsFunc(c.events, func(e string) bool { return strings.Contains(e, "event "+kraft.Violation.String()) }) {
+				c.Errorf("watch: %s, and nothing was told of it", v)
+			}
+			continue
+		}
 		c.Errorf("watch: %s", v)
 	}
 }
