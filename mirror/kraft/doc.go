@@ -100,6 +100,25 @@
 // first records taken for repetitions: answered with success, and dropped. So the controllers' counter is moved above an id before a batch with it is appended, and at a stop the brokers use
 // up the blocks that they hold. Ids that the cluster gave out before the topic was mirrored are not covered.
 //
+// # What Kafka does that one would not guess
+//
+// Each was seen on 4.3.1, and a test of this package holds it.
+//
+//   - A reassignment completes only when every replica of its target is in sync, also one that only takes replicas away: while this process is alone in sync, nothing that somebody
+//     else asks for completes, and the copies stay.
+//   - A reassignment that adds nobody keeps what an earlier one was adding, even replicas that it takes away, and then never ends; one that takes nobody away keeps what was to be removed.
+//     Only a cancel helps.
+//   - Fetch with replica id −2 ends at the high watermark that the broker knows, which after a restart without a leader may be 0; replica id −3 reads to the log end.
+//   - ApiVersions from version 3 on has to name the client's software; without it Kafka tells nothing, neither versions nor features.
+//   - A topic's own unclean.leader.election.enable=false holds against true in server.properties and for the cluster, through fences, deaths and restarts. With true for the topic, the first stock replica is
+//     elected in the moment in which this process dies.
+//   - min.insync.replicas raised to 2 while this process is alone in sync makes nobody eligible: only a shrinking of the in-sync replicas under 2 or more does.
+//   - ElectLeaders with type UNCLEAN does nothing while this process leads, and elects the first stock replica while it is fenced.
+//   - After UnregisterBroker and a new registration the leader comes back as RECOVERING, from the last known leader; nothing is lost.
+//   - A feature cannot be lowered under what a registered broker supports. Features that are not finalized are registered from 0, so that an operator can finalize them.
+//   - A stock broker that died a moment ago is alive for the controllers until its session ends: brokers that answer come first in a hand-over, or clients would wait for a dead leader.
+//   - A process that comes back at another address within its session is not found by its followers before leader epochs change.
+//
 // # Limits
 //
 //   - Brokers need a listener of their own (inter.broker.listener.name) that no client uses: clients of a listener are told of every broker that has it.
