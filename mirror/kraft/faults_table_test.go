@@ -549,6 +549,8 @@ func (f *faultTable) follower() int32 { return f.activeController()%3 + 1 }
 
 // TestRealKafkaFaults is the table of places × faults. It runs the diagonal: each place and each fault at least once. With CLUSTERMIRROR_FAULTS=all it runs all cells, in groups that -run
 // can choose: requests, processes, world, brokers.
+//
+// The diagonal has 82 cells. Its last whole run on Apache Kafka 4.3.1 had one failure, a partition that somebody added in the moment of a fence (see cell.live), which is allowed since.
 func TestRealKafkaFaults(t *testing.T) {
 	f := &faultTable{t: t, c: short(t, 3, nil)}
 	f.w = watchOf(t, f.c)

@@ -598,7 +598,7 @@ func (c *cell) live() {
 	for _, v := range c.w.violations() {
 		// A partition that an operator adds in the moment of a fence is led by stock brokers from its first moment, which nobody can keep him from. It is told.
 		if c.partition == 1 && strings.HasPrefix(c.place.name, "raise") && strings.Contains(v, "leads "+c.topic+"-1 ") {
-			if !slices.ContainsFunc(c.events, func(e string) bool { return strings.Contains(e, "event "+kraft.Violation.String()) }) {
+			if !slices.ContainsFunc(c.events, func(e string) bool { return strings.Contains(e, "event ") && strings.Contains(e, c.topic+"-1: ") }) {
 				c.Errorf("watch: %s, and nothing was told of it", v)
 			}
 			continue

@@ -163,6 +163,11 @@ func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (leaderlog.
 	enough := max(1, len(stock)-d.cfg.MinInSyncReplicas+1)
 	began := time.Now()
 	for {
+		if now, err := d.partition(l.tp); err != nil {
+			return leaderlog.Found{}, err
+		} else if now.TopicID != l.id {
+			return leaderlog.Found{}, d.errorf(l.tp, "%w at the destination: it was deleted, and another topic has its name", mirror.ErrUnknownTopic)
+		}
 		copies, there := l.copies(ctx, stock, limits)
 		if there >= enough || there > 0 && time.Since(began) > copyWait {
 			if there < enough {
