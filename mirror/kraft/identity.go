@@ -1,6 +1,7 @@
 package kraft
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
@@ -48,6 +49,7 @@ func openIdentity(folder string) (*identity, error) {
 	case err != nil:
 		lock.release()
 		return nil, fmt.Errorf("kraft: identity: %w", err)
+	case len(bytes.Trim(b, "\x00")) == 0: // the machine lost power before the content was on its disk: a file system may keep the name and the length only
 	default:
 		if err := json.Unmarshal(b, &id.saved); err != nil || id.saved.Version != 1 {
 			lock.release()
@@ -77,14 +79,25 @@ func (id *identity) renew(node int32, cluster string) (incarnation [16]byte, aga
 		return s.Incarnation, false, err
 	}
 	fresh := id.file() + ".new"
-	if err := os.WriteFile(fresh, b, 0o600); err != nil {
+	if err := writeDurably(fresh, b); err != nil {
 		return s.Incarnation, false, fmt.Errorf("kraft: identity: %w", err)
 	}
+	// Where the rename itself is lost, the next process is a new one: the folder need not be on the disk.
 	if err := os.Rename(fresh, id.file()); err != nil {
 		return s.Incarnation, false, fmt.Errorf("kraft: identity: %w", err)
 	}
 	id.saved = s
 	return s.Incarnation, false, nil
+}
+
+// writeDurably returns when the file's content is on the disk.
+func writeDurably(name string, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // forget drops the incarnation: after a clean leave nobody comes again under it.
