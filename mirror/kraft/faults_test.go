@@ -415,7 +415,7 @@ func (c *cell) open() {
 	c.Helper()
 	c.closedForClients()
 	c.w.mayLead(c.topic)
-	for i := range c.partition + 1 {
+	for i := int32(0); i <= c.partition; i++ { // one may be added meanwhile
 		c.until("hand-over", func(ctx context.Context, p *process) error {
 			l, err := p.OpenLog(ctx, c.tp(i))
 			if err != nil {
