@@ -200,8 +200,10 @@ func (d *Destination) shape(ctx context.Context, topic string, from, to int32) e
 		if l == nil { // somebody has deleted it already
 			return d.errorf(tp, "%w at the destination", mirror.ErrUnknownTopic)
 		}
-		l.work.Lock()
-		defer l.work.Unlock()
+		if err := l.work.take(ctx); err != nil {
+			return d.errorf(tp, "something else is under way with it: %w", err)
+		}
+		defer l.work.release()
 		p, err := d.partition(tp)
 		if err != nil {
 			return err

@@ -95,7 +95,7 @@ func (d *Destination) connect() (err error) {
 	d.alive = gather[int32, error]{send: d.askAlive, most: 10_000, bound: answerWait}
 	d.remembered = newRemembered(d.cfg.Remember, 3*d.cfg.RequestTimeout)
 	d.producers = newProducerIDs(d)
-	d.membership = &membership{cfg: &d.cfg, client: d.beats, meta: d.meta, notice: d.notice, lost: make(chan struct{}), epoch: -1}
+	d.membership = newMembership(&d.cfg, d.beats, d.meta, d.notice)
 	d.spawn(d.meta.run)
 	return nil
 }

@@ -42,8 +42,10 @@ func (d *Destination) Give(ctx context.Context, tp mirror.TopicPartition, peer i
 		return d.errorf(tp, "leader epochs are being raised: %w", err)
 	}
 	defer d.barrier.unshare()
-	l.work.Lock()
-	defer l.work.Unlock()
+	if err := l.work.take(ctx); err != nil {
+		return d.errorf(tp, "something else is under way with it: %w", err)
+	}
+	defer l.work.release()
 	if err := l.mine("give away"); err != nil {
 		return err
 	}

@@ -40,8 +40,10 @@ func (l *Log) Open(ctx context.Context) error {
 		return d.errorf(l.tp, "hand-over: leader epochs are being raised: %w", err)
 	}
 	defer d.barrier.unshare()
-	l.work.Lock()
-	defer l.work.Unlock()
+	if err := l.work.take(ctx); err != nil {
+		return d.errorf(l.tp, "hand-over: something else is under way with it: %w", err)
+	}
+	defer l.work.release()
 	if err := d.meta.caughtUp(ctx); err != nil {
 		return err
 	}
@@ -310,8 +312,10 @@ func without(ids []int32, id int32) []int32 {
 // putBack gives a topic its own settings back when no mirror process has any of its partitions any more.
 func (d *Destination) putBack(ctx context.Context, topic string) error {
 	lock := d.settingsLock(topic)
-	lock.Lock()
-	defer lock.Unlock()
+	if err := lock.take(ctx); err != nil {
+		return err
+	}
+	defer lock.release()
 	t, ok := d.topic(topic)
 	if !ok || d.settingsInUse(topic) {
 		return nil

@@ -23,7 +23,7 @@ type Log struct {
 	id mirror.TopicID
 
 	log  *leaderlog.Log // what followers are served from
-	work sync.Mutex     // creation, take-over, hand-over, regaining: one at a time
+	work turn           // creation, take-over, hand-over, regaining: one at a time
 
 	mu      sync.Mutex
 	ours    bool               // its content is known and it is led here
@@ -79,7 +79,7 @@ func (d *Destination) log(tp mirror.TopicPartition) *Log {
 	if l := d.logs[tp]; l != nil && l.id == p.TopicID {
 		return l
 	}
-	l := &Log{d: d, tp: tp, id: p.TopicID, epoch: p.LeaderEpoch}
+	l := &Log{d: d, tp: tp, id: p.TopicID, epoch: p.LeaderEpoch, work: newTurn()}
 	l.log = leaderlog.New(leaderlog.Options{Topic: tp.Topic, Partition: tp.Partition, Back: l, Memory: d.memory, Now: time.Now})
 	d.logs[tp] = l
 	return l
@@ -169,8 +169,8 @@ func (l *Log) metadataChanged(c clustermetadata.Change) {
 		err := d.errorf(l.tp, "broker %d leads it although it was not stopped (leader epoch %d): clients may write into the copy. Its log is not taken back: stop the topic, look at what was written, and start it again", now.Leader, now.LeaderEpoch)
 		d.notice(Event{Kind: Violation, Partition: l.tp, Err: err, Text: err.Error()})
 	}
-	if ours && !opening && !other && l.work.TryLock() { // not one of our own procedures
-		l.work.Unlock()
+	if ours && !opening && !other && l.work.tryTake() { // not one of our own procedures
+		l.work.release()
 		if !slices.Equal(now.Replicas, before.Replicas) || !slices.Equal(now.Adding, before.Adding) || !slices.Equal(now.Removing, before.Removing) {
 			d.notice(Event{Kind: ShapeChanged, Partition: l.tp, Text: fmt.Sprintf("somebody changed its replicas: %v (adding %v, removing %v), before %v (adding %v, removing %v). Copies on brokers that were taken out are deleted by their brokers",
 				now.Replicas, now.Adding, now.Removing, before.Replicas, before.Adding, before.Removing)})

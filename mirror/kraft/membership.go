@@ -38,8 +38,8 @@ type membership struct {
 	listener    string
 	protocol    int16
 
-	beat    sync.Mutex // one heartbeat at a time, so answers are in order
-	lifting sync.Mutex // see lift
+	beat    turn // one heartbeat at a time, so answers are in order
+	lifting turn // see lift
 
 	mu       sync.Mutex
 	epoch    int64 // broker epoch
@@ -52,6 +52,10 @@ type membership struct {
 	cordon   bool          // the version knows cordoned log dirs
 	uncordon int           // how many want it lifted now
 	lifted   bool          // the controllers know that it is, and no heartbeat that says otherwise is under way
+}
+
+func newMembership(cfg *Config, client *kraftclient.Client, meta *metadata, notice func(Event)) *membership {
+	return &membership{cfg: cfg, client: client, meta: meta, notice: notice, lost: make(chan struct{}), epoch: -1, beat: newTurn(), lifting: newTurn()}
 }
 
 // highestTested are the feature levels that this package was tried with (Apache Kafka 4.4).
@@ -140,8 +144,10 @@ func registrationAdvice(code int16) string {
 
 // heartbeat sends one heartbeat and notes the answer.
 func (m *membership) heartbeat(ctx context.Context, wantFence bool) (fenced bool, err error) {
-	m.beat.Lock()
-	defer m.beat.Unlock()
+	if err := m.beat.take(ctx); err != nil {
+		return true, fmt.Errorf("heartbeat of broker %d: %w", m.cfg.NodeID, err)
+	}
+	defer m.beat.release()
 	req := kmsg.NewPtrBrokerHeartbeatRequest()
 	m.mu.Lock()
 	gone := m.gone
@@ -324,8 +330,10 @@ func (m *membership) uncordoned(ctx context.Context, f func() error) error {
 
 // lift returns when the controllers know that the log dir is not cordoned. Whoever wants that has said so in uncordon.
 func (m *membership) lift(ctx context.Context) error {
-	m.lifting.Lock()
-	defer m.lifting.Unlock()
+	if err := m.lifting.take(ctx); err != nil {
+		return err
+	}
+	defer m.lifting.release()
 	m.mu.Lock()
 	lifted := m.lifted
 	m.mu.Unlock()

@@ -33,15 +33,15 @@ const (
 type producerIDs struct {
 	d *Destination
 
-	mu      sync.Mutex // one push at a time
+	pushing turn // one push at a time
 	clients []*kraftclient.Client
 
-	settleMu sync.Mutex
+	settling turn
 	settled  map[int32]int64 // by broker and its epoch's end: ids up to here it will not give out
 }
 
 func newProducerIDs(d *Destination) *producerIDs {
-	return &producerIDs{d: d, settled: map[int32]int64{}}
+	return &producerIDs{d: d, pushing: newTurn(), settling: newTurn(), settled: map[int32]int64{}}
 }
 
 // next is the first id that the controllers have not given out.
@@ -55,8 +55,10 @@ func (p *producerIDs) raise(ctx context.Context, highest int64) error {
 	if highest < 0 || p.next() > highest {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.pushing.take(ctx); err != nil {
+		return fmt.Errorf("moving the cluster's producer ids above %d: others are being moved: %w", highest, err)
+	}
+	defer p.pushing.release()
 	next := p.next()
 	if next > highest {
 		return nil
@@ -77,6 +79,7 @@ func (p *producerIDs) raise(ctx context.Context, highest int64) error {
 	todo := make(chan struct{})
 	bounded, stop := context.WithCancel(ctx)
 	defer stop()
+	defer context.AfterFunc(p.d.ctx, stop)() // Close waits for this turn
 	for i, c := range p.clients {
 		wg.Go(func() {
 			for range todo {
@@ -100,7 +103,7 @@ feed:
 	if err := errors.Join(errs...); err != nil && p.next() <= highest {
 		return fmt.Errorf("moving the cluster's producer ids above %d: %w", highest, err)
 	}
-	return p.d.meta.wait(ctx, fmt.Sprintf("the cluster's producer ids to be above %d", highest), func(im *clustermetadata.Image) bool { return im.NextProducerID() > highest })
+	return p.d.meta.wait(bounded, fmt.Sprintf("the cluster's producer ids to be above %d", highest), func(im *clustermetadata.Image) bool { return im.NextProducerID() > highest })
 }
 
 // allocate takes one block.
@@ -129,8 +132,10 @@ func (p *producerIDs) settle(ctx context.Context, highest int64) error {
 
 // burnAll has every live broker use up the ids up to highest that it holds.
 func (p *producerIDs) burnAll(ctx context.Context, highest int64) error {
-	p.settleMu.Lock()
-	defer p.settleMu.Unlock()
+	if err := p.settling.take(ctx); err != nil {
+		return fmt.Errorf("using up the producer ids that brokers hold: %w", err)
+	}
+	defer p.settling.release()
 	brokers := p.d.liveBrokers()
 	errs := make(chan error, len(brokers))
 	for _, id := range brokers {
@@ -216,8 +221,8 @@ func (p *producerIDs) initProducerID(ctx context.Context, broker int32) (int64, 
 }
 
 func (p *producerIDs) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	_ = p.pushing.take(context.Background()) // who pushes ends with the Destination
+	defer p.pushing.release()
 	for _, c := range p.clients {
 		c.Close()
 	}

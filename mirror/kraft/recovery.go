@@ -40,9 +40,11 @@ func (d *Destination) regain(ctx context.Context) error {
 				errs <- nil
 				return
 			}
-			l.work.Lock()
-			defer l.work.Unlock()
-			err := l.regain(ctx)
+			err := l.work.take(ctx)
+			if err == nil {
+				defer l.work.release()
+				err = l.regain(ctx)
+			}
 			if err != nil {
 				d.notice(Event{Kind: Trouble, Partition: tp, Err: err, Text: "what it holds is not known yet; it is tried again when it is opened"})
 			}
@@ -68,10 +70,10 @@ func (d *Destination) regainSoon(l *Log) {
 			return
 		}
 		defer d.barrier.unshare()
-		if !l.work.TryLock() {
+		if !l.work.tryTake() {
 			return
 		}
-		defer l.work.Unlock()
+		defer l.work.release()
 		if l.mine("") == nil && !l.log.Held() {
 			return
 		}
@@ -85,17 +87,19 @@ func (d *Destination) regainSoon(l *Log) {
 // middle of it, is finished here: whoever tries again finds the topic there, and asks for no creation. It touches the in-sync replicas, so no fence may meet it.
 func (l *Log) bringBack(ctx context.Context) error {
 	for shared := false; ; shared = true {
-		l.work.Lock()
+		if err := l.work.take(ctx); err != nil {
+			return l.d.errorf(l.tp, "something else is under way with it: %w", err)
+		}
 		p, err := l.d.partition(l.tp)
 		if err != nil || l.mine("") == nil && !l.log.Held() && !l.misshapen(p) {
-			l.work.Unlock()
+			l.work.release()
 			return err
 		}
 		if shared {
-			defer l.work.Unlock()
+			defer l.work.release()
 			return l.regain(ctx)
 		}
-		l.work.Unlock() // the barrier comes first, as everywhere
+		l.work.release() // the barrier comes first, as everywhere
 		if err := l.d.barrier.share(ctx); err != nil {
 			return l.d.errorf(l.tp, "leader epochs are being raised: %w", err)
 		}

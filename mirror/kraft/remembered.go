@@ -21,9 +21,12 @@ type remembered struct {
 	log     keyedlog.Log
 	changes gather[rememberedChange, error] // many partitions' changes are one update
 
+	reading turn // one reads at a time, and the others take what it found
+
 	mu      sync.Mutex
 	cache   map[string]memory
 	changed <-chan struct{} // closed when the cache may be old; nil: there is none
+	writes  int             // updates that this process has tried
 }
 
 // rememberedChange changes what is remembered of a topic. f may be called more than once.
@@ -59,7 +62,7 @@ func (m memory) empty() bool {
 func (m memory) creating() bool { return m.Creator != 0 }
 
 func newRemembered(log keyedlog.Log, bound time.Duration) *remembered {
-	r := &remembered{log: log}
+	r := &remembered{log: log, reading: newTurn()}
 	r.changes = gather[rememberedChange, error]{most: mostPartitions, bound: bound, send: r.update}
 	return r
 }
@@ -82,15 +85,19 @@ func (r *remembered) of(ctx context.Context, topic string, id mirror.TopicID) (m
 
 // all is a copy of everything remembered.
 func (r *remembered) all(ctx context.Context) (map[string]memory, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	select {
-	case <-r.changed: // nil: never
-	default:
-		if r.changed != nil {
-			return maps.Clone(r.cache), nil
-		}
+	if have, ok := r.cached(); ok {
+		return have, nil
 	}
+	if err := r.reading.take(ctx); err != nil {
+		return nil, fmt.Errorf("kraft: reading what is remembered of this cluster's topics: %w", err)
+	}
+	defer r.reading.release()
+	if have, ok := r.cached(); ok {
+		return have, nil
+	}
+	r.mu.Lock()
+	writes := r.writes
+	r.mu.Unlock()
 	changed := r.log.Changed()
 	cache := map[string]memory{}
 	err := r.log.Read(ctx, func(v keyedlog.View) error {
@@ -105,8 +112,27 @@ func (r *remembered) all(ctx context.Context) (map[string]memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kraft: reading what is remembered of this cluster's topics: %w", err)
 	}
-	r.cache, r.changed = cache, changed
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.writes == writes { // else it may be from before what was written meanwhile
+		r.cache, r.changed = cache, changed
+	}
 	return maps.Clone(cache), nil
+}
+
+// cached is a copy of what was read last, if it cannot be old.
+func (r *remembered) cached() (map[string]memory, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changed == nil {
+		return nil, false
+	}
+	select {
+	case <-r.changed:
+		return nil, false
+	default:
+		return maps.Clone(r.cache), true
+	}
 }
 
 func decodeMemory(topic string, value []byte) (m memory, err error) {
@@ -180,6 +206,7 @@ func (r *remembered) update(ctx context.Context, qs []rememberedChange) ([]error
 		return changes, nil
 	})
 	r.mu.Lock()
+	r.writes++
 	r.changed = nil // read anew: a peer may have changed something too, and after an error it may have been written
 	r.mu.Unlock()
 	if err != nil {

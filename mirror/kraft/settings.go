@@ -6,7 +6,7 @@ import "sync"
 type topicSettings struct {
 	mu    sync.Mutex
 	inUse map[string]int
-	locks map[string]*sync.Mutex
+	locks map[string]turn
 }
 
 // keepSettings says that a take-over or a creation of this topic is under way: its settings are not put back meanwhile.
@@ -33,14 +33,14 @@ func (d *Destination) settingsInUse(topic string) bool {
 	return d.settings.inUse[topic] > 0
 }
 
-func (d *Destination) settingsLock(topic string) *sync.Mutex {
+func (d *Destination) settingsLock(topic string) turn {
 	d.settings.mu.Lock()
 	defer d.settings.mu.Unlock()
 	if d.settings.locks == nil {
-		d.settings.locks = map[string]*sync.Mutex{}
+		d.settings.locks = map[string]turn{}
 	}
 	if d.settings.locks[topic] == nil {
-		d.settings.locks[topic] = &sync.Mutex{}
+		d.settings.locks[topic] = newTurn()
 	}
 	return d.settings.locks[topic]
 }

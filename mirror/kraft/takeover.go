@@ -38,8 +38,10 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 	defer d.barrier.unshare()
 	d.keepSettings(l.tp.Topic)
 	defer d.freeSettings(l.tp.Topic)
-	l.work.Lock()
-	defer l.work.Unlock()
+	if err := l.work.take(ctx); err != nil {
+		return d.errorf(l.tp, "take-over: something else is under way with it: %w", err)
+	}
+	defer l.work.release()
 	if err := d.meta.caughtUp(ctx); err != nil {
 		return err
 	}
@@ -80,8 +82,10 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 // guard sets what keeps stock brokers from being elected, after it has remembered what was there.
 func (d *Destination) guard(ctx context.Context, topic string, id mirror.TopicID) error {
 	lock := d.settingsLock(topic)
-	lock.Lock()
-	defer lock.Unlock()
+	if err := lock.take(ctx); err != nil {
+		return err
+	}
+	defer lock.release()
 	safe := func(im *clustermetadata.Image) bool { return unsafeConfig(im, topic) == "" }
 	done := false
 	before := map[string]*string{minInSync: nil, uncleanElection: nil}
