@@ -52,7 +52,11 @@ func (d *Destination) regain(ctx context.Context) error {
 		}()
 	}
 	for range mine {
-		<-errs
+		select {
+		case <-errs:
+		case <-ctx.Done(): // one of them may wait for a look of longer patience, which ends with this Destination
+			return ctx.Err()
+		}
 	}
 	return ctx.Err()
 }
