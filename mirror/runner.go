@@ -181,7 +181,7 @@ func (r *runner) do(e *partition.Effect) {
 		if err == nil {
 			r.noteMoved()
 		}
-		r.done(e.Token, err)
+		r.send(partition.Event{Kind: partition.Done, Token: e.Token, Log: r.view(), Err: err, Fenced: errors.Is(err, ErrFenced)})
 	case partition.Truncate:
 		offset := e.Offset
 		r.done(e.Token, r.cut(e.Dropped, func(ctx context.Context) error {

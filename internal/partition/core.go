@@ -57,14 +57,16 @@ type Core struct {
 	want           statemachine.Desired
 	consents       []Consent
 
-	sequence uint64
-	await    Token // the answer that the procedure waits for
-	then     answer
-	busy     Token // the call on the log that is under way
-	busyKind EffectKind
-	cut      Truncation // of a Truncate or Reset that is under way: what it drops, told when it is done
-	held     bool       // a Fetched that came while the log was busy waits in heldReply
-	reply    Event
+	sequence    uint64
+	await       Token // the answer that the procedure waits for
+	then        answer
+	busy        Token // the call on the log that is under way
+	busyKind    EffectKind
+	appendEpoch int32      // of the last Append
+	fences      int        // Appends in a row that were fenced by a leader epoch that had risen
+	cut         Truncation // of a Truncate or Reset that is under way: what it drops, told when it is done
+	held        bool       // a Fetched that came while the log was busy waits in heldReply
+	reply       Event
 
 	writing    Token // of the Persist that is under way, or of the wait before it is tried again
 	writeRec   statemachine.PartitionState
@@ -98,6 +100,7 @@ const (
 	defaultRefetches    = 3
 	maxFetchBackoff     = 30 * time.Second
 	maxTries            = 10 // of a question whose answer is awaited to become a proof
+	maxFences           = 5  // of an Append, one behind the other, by a leader epoch that rises again and again
 )
 
 // New returns the core of a partition that has not been Loaded.

@@ -42,6 +42,12 @@ func (c *Core) setLog(v LogView) {
 	c.log = v
 }
 
+// sawLog takes the answer to AskOwner.
+func (c *Core) sawLog(e *Event) {
+	c.setLog(e.Log)
+	c.log.Owner = e.Log.Owner
+}
+
 // rewindAll forgets everything observed.
 func (c *Core) rewindAll() {
 	c.epochs.Reset()

@@ -18,7 +18,7 @@ const (
 	// the partition for good (Halt); after any other error the same write is asked for again after a back-off.
 	Persisted
 	// Done answers every effect that has no event of its own. Err set: it failed. Log, when Err is not set, after every effect but QuiesceGroups, SettleProducerIDs and
-	// ClampGroups, and after AwaitReplicated in any case; its Owner is read only after AskOwner. Recovered after AskRecovered, More after Rebuild.
+	// ClampGroups, and after AwaitReplicated in any case; its Owner is read only after AskOwner. Recovered after AskRecovered, More after Rebuild, Fenced after Append.
 	Done
 	// SourceSeen answers CheckSource. Source; Err set: no answer, or a refusal (see SourceView.Refused).
 	SourceSeen
@@ -60,6 +60,7 @@ type Event struct {
 	Bytes        []byte
 	More         bool // Rebuild stopped before the log's end
 	Recovered    Recovered
+	Fenced       bool // with Err, after Append: the leader epoch was not the log's, or the log was not ours; nothing is wrong with the batches
 	Fetch        Fetch
 	Policy       Policy
 }

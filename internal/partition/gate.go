@@ -68,7 +68,7 @@ func (c *Core) fetched(e *Event) {
 	}
 	c.verdict = v
 	c.nothingLeft = false
-	c.ask(Effect{Kind: Append, Epoch: c.log.LeaderEpoch, Bytes: good}, (*Core).appended)
+	c.append(good, (*Core).appended)
 }
 
 // gate checks the batches of a reply in order and returns the ones that may be appended: a slice of the reply. What stands behind them is in the verdict.
@@ -162,9 +162,15 @@ const producerExpiry = 24 * time.Hour
 // appended takes the log's answer to Append.
 func (c *Core) appended(e *Event) {
 	if e.Err != nil {
-		c.fail(fmt.Sprintf("the destination log does not take the batches from %d on: %v", c.log.End, e.Err), false)
+		message := fmt.Sprintf("the destination log does not take the batches from %d on: %v", c.log.End, e.Err)
+		if e.Fenced {
+			c.fenced(message, (*Core).refetchFenced)
+			return
+		}
+		c.fail(message, false)
 		return
 	}
+	c.fences = 0
 	if c.dirty {
 		c.fail(fmt.Sprintf("destination diverged at %d: its log ends at %d after an append that was to end there; the logs are compared again", c.upTo, c.log.End), false)
 		return
@@ -176,6 +182,46 @@ func (c *Core) appended(e *Event) {
 	}
 	c.caughtUpNow()
 	c.processed()
+}
+
+// fenced asks who may write the log after an Append under an old leader epoch: that it has risen says nothing bad, somebody raised it, of this partition or of another one that
+// its leader has too. When the log is still ours, under a higher epoch, then goes on; otherwise, or when it rises again and again, the partition fails with the message.
+func (c *Core) fenced(message string, then func(c *Core, end int64)) {
+	c.fences++
+	if c.fences > maxFences {
+		c.fences = 0
+		c.fail(message, false)
+		return
+	}
+	under, end := c.appendEpoch, c.log.End
+	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+		if e.Err != nil || e.Log.Owner != OwnerOurs || e.Log.LeaderEpoch <= under {
+			c.fences = 0
+			c.fail(message, false)
+			return
+		}
+		c.sawLog(e)
+		then(c, end)
+	})
+}
+
+// refetchFenced fetches what was fenced once more: its bytes are the log's. A log that no longer ends where it did is compared with the source's first.
+func (c *Core) refetchFenced(end int64) {
+	moved := c.movedOn || c.log.End != end
+	c.sync(func(c *Core) {
+		if moved {
+			c.mirror()
+			return
+		}
+		c.verdict = verdict{}
+		c.next(0)
+	})
+}
+
+// append hands batches to the log, under the leader epoch that it is known to have.
+func (c *Core) append(bytes []byte, then answer) {
+	c.appendEpoch = c.log.LeaderEpoch
+	c.ask(Effect{Kind: Append, Epoch: c.appendEpoch, Bytes: bytes}, then)
 }
 
 // nothingWhole decides how long to wait after a reply without a whole batch for us. F-05: an empty reply although the source's end is above our position proves

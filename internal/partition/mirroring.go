@@ -40,8 +40,7 @@ func (c *Core) mirror() {
 				c.fail(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err), false)
 				return
 			}
-			c.setLog(e.Log)
-			c.log.Owner = e.Log.Owner
+			c.sawLog(e)
 			switch c.log.Owner {
 			case OwnerForeign:
 				c.fail(foreignMessage, false)
@@ -231,7 +230,7 @@ func (c *Core) startTarget() int64 {
 
 // followStart raises our log start beside a fetch that is under way.
 func (c *Core) followStart() {
-	if c.rec.State != statemachine.Mirroring || !c.fetching || c.busy != (Token{}) || c.await == (Token{}) && !c.held {
+	if c.rec.State != statemachine.Mirroring || !c.fetching || c.rebuilding || c.busy != (Token{}) || c.await == (Token{}) && !c.held {
 		return
 	}
 	if t := c.startTarget(); t > c.log.Start && c.src.LogStart <= c.position() {

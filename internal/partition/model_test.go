@@ -493,7 +493,7 @@ func (w *world) perform(e *Effect, f fault) (Event, bool) {
 		return ev, true
 	}
 	if f == failAfter || f == half {
-		ev.Err = errLost
+		ev.Err, ev.Fenced = errLost, false
 	}
 	if ev.Err == nil || errors.Is(ev.Err, context.DeadlineExceeded) {
 		ev.Log = w.log.view()
@@ -514,6 +514,7 @@ func (w *world) onLog(e *Effect, f fault, ev *Event) {
 			}
 		}
 		ev.Err = l.append(e.Epoch, b)
+		ev.Fenced = errors.Is(ev.Err, errFenced)
 	case Truncate:
 		l.cutTo(e.Offset)
 		l.settle()

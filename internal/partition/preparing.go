@@ -35,8 +35,7 @@ func (c *Core) prepareOwner(e *Event) {
 		c.fail(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err), false)
 		return
 	}
-	c.setLog(e.Log)
-	c.log.Owner = e.Log.Owner
+	c.sawLog(e)
 	switch e.Log.Owner {
 	case OwnerForeign:
 		c.fail(foreignMessage, false)

@@ -282,7 +282,7 @@ func (c *chaos) consentToAll() {
 }
 
 func (c *chaos) play() {
-	switch rapid.IntRange(0, 17).Draw(c.t, "act") {
+	switch rapid.IntRange(0, 18).Draw(c.t, "act") {
 	case 0, 1, 2, 3, 4, 5:
 		if len(c.pending) > 0 {
 			f := noFault
@@ -338,6 +338,10 @@ func (c *chaos) play() {
 		c.step(Event{Kind: ReplicatedMoved, Log: c.log.view()})
 	case 16:
 		c.src.down = rapid.Bool().Draw(c.t, "down")
+	case 18: // somebody else raises the destination's leader epoch
+		if c.log.owner == OwnerOurs {
+			c.log.leaderEpoch += int32(rapid.IntRange(1, 3).Draw(c.t, "raise"))
+		}
 	case 17:
 		switch rapid.IntRange(0, 2).Draw(c.t, "rare") {
 		case 0:

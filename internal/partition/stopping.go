@@ -44,8 +44,7 @@ func (c *Core) carry() {
 			c.carryOver(e.Err)
 			return
 		}
-		c.setLog(e.Log)
-		c.log.Owner = e.Log.Owner
+		c.sawLog(e)
 		if c.log.Owner == OwnerOpen {
 			c.carryOver(nil)
 			return
@@ -96,8 +95,7 @@ func (c *Core) stopOwner(e *Event) {
 		c.stopFailed("the destination log cannot be asked who may write it", e.Err)
 		return
 	}
-	c.setLog(e.Log)
-	c.log.Owner = e.Log.Owner
+	c.sawLog(e)
 	c.stopStep(statemachine.RemoveFetcher)
 	c.removeFetcher()
 	switch c.log.Owner {
@@ -267,7 +265,16 @@ func (c *Core) stopAppend(bytes []byte, then answer) {
 		c.stopFailed("our own markers do not fit the log", err)
 		return
 	}
-	c.ask(Effect{Kind: Append, Epoch: c.log.LeaderEpoch, Bytes: bytes}, then)
+	c.append(bytes, func(c *Core, e *Event) {
+		switch {
+		case e.Err == nil:
+			c.fences = 0
+		case e.Fenced:
+			c.fenced(fmt.Sprintf("stopping, our own markers cannot be appended: %v; the stop is tried again from its first step", e.Err), func(c *Core, _ int64) { c.stop() })
+			return
+		}
+		then(c, e)
+	})
 }
 
 func (c *Core) stopReset() {
@@ -369,8 +376,7 @@ func (c *Core) reopen() {
 			c.reopenLater(foreignMessage)
 			return
 		}
-		c.setLog(e.Log)
-		c.log.Owner = e.Log.Owner
+		c.sawLog(e)
 		if c.log.Owner == OwnerOpen {
 			c.opens, c.waiting = 0, ""
 			return
