@@ -89,7 +89,9 @@ func (s *scene) same(topic string, brokers ...int32) {
 func (s *scene) exactly(topic string, brokers ...int32) {
 	s.t.Helper()
 	for _, id := range brokers {
-		eventually(s.t, "the copy of "+topic, func() bool { return len(s.c.LogDirs(topic, 0, id)) > 0 && len(s.c.SegmentBytes(topic, 0, id)) >= len(s.written[topic]) })
+		eventually(s.t, "the copy of "+topic, func() bool {
+			return len(s.c.LogDirs(topic, 0, id)) > 0 && len(s.c.SegmentBytes(topic, 0, id)) >= len(s.written[topic])
+		})
 		if got := s.c.SegmentBytes(topic, 0, id); !bytes.Equal(got, s.written[topic]) {
 			s.t.Errorf("%s: broker %d holds %d bytes, and they are not the %d that were appended", topic, id, len(got), len(s.written[topic]))
 		}
