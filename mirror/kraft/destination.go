@@ -92,6 +92,7 @@ func (d *Destination) connect() (err error) {
 	d.reader = replicareader.New(d.client)
 	d.requests = newRequests(&d.cfg, d.client, func() int64 { return d.membership.brokerEpoch() })
 	d.ends = gather[endsQuestion, replicareader.Ends]{send: d.askEnds, most: 10_000, bound: d.cfg.RequestTimeout}
+	d.limits.asks = gather[string, limitAnswer]{send: d.askLimits, most: mostTopics, bound: 3 * d.cfg.RequestTimeout}
 	d.alive = gather[int32, error]{send: d.askAlive, most: 10_000, bound: answerWait}
 	d.remembered = newRemembered(d.cfg.Remember, 3*d.cfg.RequestTimeout)
 	d.producers = newProducerIDs(d)

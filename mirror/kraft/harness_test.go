@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -157,10 +156,6 @@ func await(t *testing.T, l mirror.Log) {
 	if err := l.AwaitReplicated(bound(t), l.End()); err != nil {
 		t.Fatalf("await replicated: %v", err)
 	}
-}
-
-func names(ids []int32) string {
-	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ","), "[]")
 }
 
 func freeListener(t *testing.T) net.Listener {
