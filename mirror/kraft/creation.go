@@ -116,7 +116,15 @@ func (d *Destination) adopt(ctx context.Context, topic string, id mirror.TopicID
 	if ok && m.TopicID == id && m.Configs != nil {
 		return nil
 	}
+	// What the topic says for itself is its own where it is not what this process sets.
 	configs := map[string]*string{minInSync: nil, uncleanElection: nil}
+	d.meta.look(func(im *clustermetadata.Image) {
+		for name, safe := range map[string]string{minInSync: "1", uncleanElection: "false"} {
+			if v, set := im.Config(clustermetadata.TopicResource, topic, name); set && v != safe {
+				configs[name] = &v
+			}
+		}
+	})
 	if ok && m.creating() {
 		configs = m.Configs
 	}

@@ -204,6 +204,9 @@ func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.Topi
 	return errors.Join(all...)
 }
 
+// hasAll says that a follower has the log up to its end, and nothing that was cut.
+func hasAll(f leaderlog.Follower, end int64) bool { return f.Position >= end && f.Truncated && f.Limit < 0 }
+
 // caughtUp are the live stock replicas that have the whole log, in the order in which they are to lead, and a text about the others.
 func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 	end, now := l.log.End(), time.Now()
@@ -211,7 +214,7 @@ func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 	full := map[int32]bool{}
 	for _, f := range l.log.Followers() {
 		positions[f.Broker] = fmt.Sprintf("broker %d is at %d, seen %s ago", f.Broker, f.Position, now.Sub(f.Seen).Round(time.Millisecond))
-		full[f.Broker] = f.Position >= end && f.Truncated && f.Limit < 0
+		full[f.Broker] = hasAll(f, end)
 	}
 	live := l.d.liveBrokers()
 	for _, id := range stock {
@@ -330,6 +333,13 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 	if err != nil || m.Configs == nil {
 		return err
 	}
+	d.remembered.lookAnew()
+	if m, err = d.remembered.of(ctx, topic, t.ID); err != nil || m.Configs == nil {
+		return err
+	}
+	if _, others := m.takenBy(d.cfg.NodeID); others { // it would take away what their take-over stands on
+		return nil
+	}
 	answer, err := d.requests.configs.do(ctx, configChange{topic, m.Configs})
 	if err = errors.Join(err, answer); err != nil {
 		return err
@@ -345,7 +355,12 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 	}); err != nil {
 		return err
 	}
-	return d.remembered.change(ctx, topic, t.ID, func(m *memory) { m.Configs, m.Unconfirmed = nil, nil })
+	return d.remembered.change(ctx, topic, t.ID, func(m *memory) {
+		m.Takers = without(m.Takers, d.cfg.NodeID)
+		if len(m.Takers) == 0 { // a take-over that has begun meanwhile needs it again
+			m.Configs, m.Unconfirmed = nil, nil
+		}
+	})
 }
 
 // tidyUp finishes what a crash left behind: settings that were not put back, partitions whose content was not known.
@@ -371,6 +386,9 @@ func (d *Destination) among(topic string) (is bool) {
 }
 
 func (d *Destination) tidyOnce(ctx context.Context) {
+	if d.usable() != nil { // another process may stand in this one's place already
+		return
+	}
 	all, err := d.remembered.all(ctx)
 	if err != nil {
 		d.notice(Event{Kind: Trouble, Err: err, Text: "what is to be put back cannot be read; it is tried again"})
@@ -393,6 +411,9 @@ func (d *Destination) tidyOnce(ctx context.Context) {
 			err = d.remembered.forget(ctx, topic, m.TopicID)
 		default:
 			err = errors.Join(d.addAgain(ctx, topic, t.ID), d.putBack(ctx, topic))
+			if !d.settingsInUse(topic) && !d.halfTaken(topic) {
+				err = errors.Join(err, d.endTaking(ctx, topic, t.ID, 0))
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			d.notice(Event{Kind: Trouble, Err: err, Text: "settings of topic " + topic + " are not put back yet; it is tried again"})
@@ -401,4 +422,13 @@ func (d *Destination) tidyOnce(ctx context.Context) {
 	for _, l := range d.all() {
 		l.confirmTruncation(ctx)
 	}
+	d.reshape(ctx, all)
+}
+
+// halfTaken says whether this process is a replica of partitions of a topic that it does not lead: a take-over is under way, or was left.
+func (d *Destination) halfTaken(topic string) (is bool) {
+	d.meta.look(func(im *clustermetadata.Image) {
+		is = slices.ContainsFunc(im.PartitionsOf(d.cfg.NodeID), func(p clustermetadata.Partition) bool { return p.Topic == topic && p.Leader != d.cfg.NodeID })
+	})
+	return is
 }

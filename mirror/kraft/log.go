@@ -25,6 +25,8 @@ type Log struct {
 	log  *leaderlog.Log // what followers are served from
 	work turn           // creation, take-over, hand-over, regaining: one at a time
 
+	cutting turn // a cut, or a look who has followed one, and what is remembered of it
+
 	mu      sync.Mutex
 	ours    bool               // its content is known and it is led here
 	opening bool               // a stock leader is what we are working for
@@ -32,6 +34,9 @@ type Log struct {
 	gone    error              // the topic was deleted
 	outside replicareader.Ends // of a log that is not ours
 	epoch   int32              // the partition's leader epoch, as the metadata has it
+	missing time.Time          // since when some copies of what is not known yet answer, and not enough
+	looked  time.Time          // when that was looked at last
+	inSync  map[int32]int64    // who was in sync when this process took over, with broker epochs; nil: its content is known, or was never led by others
 }
 
 var (
@@ -53,16 +58,16 @@ func (d *Destination) OpenLog(ctx context.Context, tp mirror.TopicPartition) (mi
 	if l == nil {
 		return nil, d.errorf(tp, "%w at the destination", mirror.ErrUnknownTopic)
 	}
+	if p.Leader == d.cfg.NodeID { // one that is known may have been left half way
+		if err := l.bringBack(ctx); err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
 	l.mu.Lock()
 	known := l.ours || l.outside.End > 0
 	l.mu.Unlock()
 	if known {
-		return l, nil
-	}
-	if p.Leader == d.cfg.NodeID {
-		if err := l.bringBack(ctx); err != nil {
-			return nil, err
-		}
 		return l, nil
 	}
 	return l, l.refresh(ctx)
@@ -79,7 +84,7 @@ func (d *Destination) log(tp mirror.TopicPartition) *Log {
 	if l := d.logs[tp]; l != nil && l.id == p.TopicID {
 		return l
 	}
-	l := &Log{d: d, tp: tp, id: p.TopicID, epoch: p.LeaderEpoch, work: newTurn()}
+	l := &Log{d: d, tp: tp, id: p.TopicID, epoch: p.LeaderEpoch, work: newTurn(), cutting: newTurn()}
 	l.log = leaderlog.New(leaderlog.Options{Topic: tp.Topic, Partition: tp.Partition, Back: l, Memory: d.memory, Now: time.Now})
 	d.logs[tp] = l
 	return l
@@ -93,6 +98,7 @@ func (l *Log) begin(p clustermetadata.Partition, found leaderlog.Found) {
 	l.log.Release()
 	l.mu.Lock()
 	l.ours, l.epoch = true, p.LeaderEpoch
+	l.missing, l.inSync = time.Time{}, nil
 	l.mu.Unlock()
 	// Somebody may have changed the topic's settings while this process was away.
 	l.setUnsafe(l.d.unsafeTopic(l.tp.Topic))
@@ -111,8 +117,17 @@ func (l *Log) given() {
 
 func (l *Log) setFollowers(p clustermetadata.Partition) {
 	ids := without(p.Replicas, l.d.cfg.NodeID)
-	live := l.d.liveBrokers()
-	l.log.SetFollowers(ids, slices.DeleteFunc(slices.Clone(live), func(id int32) bool { return !slices.Contains(ids, id) }), l.d.cfg.MinInSyncReplicas)
+	var live []int32
+	registered := map[int32]int64{}
+	l.d.meta.look(func(im *clustermetadata.Image) {
+		live = slices.DeleteFunc(l.d.live(im), func(id int32) bool { return !slices.Contains(ids, id) })
+		for _, id := range ids {
+			if b, ok := im.Broker(id); ok {
+				registered[id] = b.Epoch
+			}
+		}
+	})
+	l.log.SetFollowers(ids, live, registered, l.d.cfg.MinInSyncReplicas)
 }
 
 func (l *Log) followersChanged() {
@@ -151,7 +166,7 @@ func (l *Log) metadataChanged(c clustermetadata.Change) {
 	other := now.Leader >= 0 && now.Leader != d.cfg.NodeID
 	stock := other && !slices.Contains(d.cfg.Peers, now.Leader)
 	if other {
-		l.ours = false
+		l.ours, l.inSync = false, nil
 	}
 	l.mu.Unlock()
 	switch {
@@ -249,13 +264,25 @@ func (l *Log) LeaderEpoch() int32 {
 	return l.epoch
 }
 
+// appendable is why nothing may be appended now although this process leads the partition: whoever could be elected would have it before the topic is stopped, or nobody copies it.
+func (l *Log) appendable() error {
+	if err := l.d.exposed(l.tp); err != nil {
+		return err
+	}
+	p, err := l.d.partition(l.tp)
+	if err == nil && p.Leader == l.d.cfg.NodeID && l.misshapen(p) {
+		return l.d.errorf(l.tp, "its copies are not complete yet (replicas %v, adding %v); that is finished when it is opened again, or within seconds", p.Replicas, p.Adding)
+	}
+	return err
+}
+
 // Append adds batches to what followers copy. It first moves the cluster's producer ids above those in the batches, so that no producer of the cluster is ever given one of them.
 func (l *Log) Append(ctx context.Context, leaderEpoch int32, batches []byte) error {
 	if err := l.mine("append"); err != nil {
 		return err
 	}
-	if unsafe := l.d.unsafeTopic(l.tp.Topic); unsafe != "" {
-		return l.d.errorf(l.tp, "%s", unsafe)
+	if err := l.appendable(); err != nil {
+		return err
 	}
 	highest, largest, at := int64(-1), 0, int64(-1)
 	for h := range batch.All(batches) {
@@ -321,12 +348,20 @@ func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 	if err := l.mine("truncate"); err != nil {
 		return 0, err
 	}
-	if offset < l.log.End() {
-		if err := l.rememberTruncation(ctx, offset); err != nil {
+	if err := l.cutting.take(ctx); err != nil {
+		return 0, l.d.errorf(l.tp, "what its replicas have truncated is being remembered: %w", err)
+	}
+	defer l.cutting.release()
+	cut, err := l.log.CutEnd(ctx, offset) // inside a batch it goes lower than was asked for
+	if err != nil {
+		return 0, known(err)
+	}
+	if cut < l.log.End() {
+		if err := l.rememberTruncation(ctx, cut); err != nil {
 			return 0, err
 		}
 	}
-	end, err := l.log.TruncateTo(ctx, offset)
+	end, err := l.log.TruncateTo(ctx, cut)
 	return end, known(err)
 }
 
@@ -335,6 +370,10 @@ func (l *Log) ResetTo(ctx context.Context, start int64) error {
 	if err := l.mine("reset"); err != nil {
 		return err
 	}
+	if err := l.cutting.take(ctx); err != nil {
+		return l.d.errorf(l.tp, "what its replicas have truncated is being remembered: %w", err)
+	}
+	defer l.cutting.release()
 	if l.log.Start() != l.log.End() {
 		if err := l.rememberTruncation(ctx, min(start, l.log.Start())); err != nil {
 			return err

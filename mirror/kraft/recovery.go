@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
@@ -17,9 +19,13 @@ import (
 // until then. The copies are asked where they end, the longest becomes the log, and its leader epochs are found by looking at some batch headers: nothing is read in full.
 //
 // A record that MinInSyncReplicas copies had is on at least one of any R − MinInSyncReplicas + 1 of R copies, so as many are waited for; when brokers stay away longer than
-// copyWait, it goes on with those that are there, and says so: a stop must not wait for a dead broker for ever.
+// copyWait after the first one answered, it goes on with those that are there, and says so: a stop must not wait for a dead broker for ever. Right after a take-over any copy that was
+// in sync suffices. Copies that were not asked are remembered as not to be trusted beyond the end that was found, or the next process would take what was given up for the log.
 
-const copyWait = 30 * time.Second
+const (
+	copyWait     = 30 * time.Second
+	copyPatience = 2 * time.Second // for a registered broker when enough others answer
+)
 
 // regain finds everything that this process leads after it has joined.
 func (d *Destination) regain(ctx context.Context) error {
@@ -114,7 +120,37 @@ func (l *Log) bringBack(ctx context.Context) error {
 // misshapen says that other brokers are in sync, or that an empty log has no copies yet. A log with content whose copies somebody took away is not mended here: its followers would be
 // in sync before they have anything.
 func (l *Log) misshapen(p clustermetadata.Partition) bool {
-	return len(p.ISR) > 1 && len(p.Adding) == 0 || l.log.Start() == l.log.End() && l.incomplete(p)
+	return len(p.ISR) > 1 || len(p.ELR) > 0 || l.log.Start() == l.log.End() && l.incomplete(p)
+}
+
+// reshape brings what this process leads back to its shape, where something was cut short and nobody has asked for the partition since.
+func (d *Destination) reshape(ctx context.Context, remembered map[string]memory) {
+	var led []clustermetadata.Partition
+	d.meta.look(func(im *clustermetadata.Image) {
+		for _, p := range im.PartitionsOf(d.cfg.NodeID) {
+			m, ours := remembered[p.Topic] // others are moved away
+			if ours && (m.TopicID == p.TopicID || m.Creator == d.cfg.NodeID) && p.Leader == d.cfg.NodeID {
+				led = append(led, p)
+			}
+		}
+	})
+	var all sync.WaitGroup
+	for _, p := range led {
+		l := d.log(mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition})
+		if l == nil || l.id != p.TopicID || d.settingsInUse(p.Topic) || !l.misshapen(p) {
+			continue
+		}
+		all.Go(func() {
+			if !l.work.tryTake() { // whoever works on it finishes it
+				return
+			}
+			l.work.release()
+			if err := l.bringBack(ctx); err != nil && ctx.Err() == nil {
+				d.notice(Event{Kind: Trouble, Partition: l.tp, Err: err, Text: "it is not in its shape; it is tried again"})
+			}
+		})
+	}
+	all.Wait()
 }
 
 // incomplete says that no stock broker is a replica, or that one is still being added.
@@ -132,23 +168,28 @@ func (l *Log) regain(ctx context.Context) error {
 	if p.Leader != d.cfg.NodeID {
 		return d.errorf(l.tp, "its leader is %d and not this process: %w", p.Leader, mirror.ErrFenced)
 	}
-	if len(p.ISR) > 1 && len(p.Adding) == 0 { // a crash left a creation or a take-over half way
+	if err := d.adopt(ctx, l.tp.Topic, l.id); err != nil {
+		return err
+	}
+	if len(p.ISR) > 1 || len(p.ELR) > 0 { // a creation or a take-over was left half way
+		if err := d.guard(ctx, l.tp.Topic, l.id); err != nil { // else those that are taken out may be elected all the same
+			return err
+		}
 		if err := d.alone(ctx, l.tp); err != nil {
 			return err
 		}
 	}
-	if err := d.adopt(ctx, l.tp.Topic, l.id); err != nil {
-		return err
-	}
 	if l.mine("") != nil || l.log.Held() {
-		found, err := l.find(ctx, p)
+		found, cuts, err := l.find(ctx, p)
 		if err != nil {
 			return err
 		}
 		if p, err = d.partition(l.tp); err != nil {
 			return err
 		}
-		l.begin(p, found)
+		if err := l.beginCut(ctx, p, found, cuts); err != nil {
+			return err
+		}
 	}
 	if l.log.Start() == l.log.End() && l.incomplete(p) {
 		return d.complete(ctx, l)
@@ -156,43 +197,161 @@ func (l *Log) regain(ctx context.Context) error {
 	return nil
 }
 
-// find asks the copies.
-func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (leaderlog.Found, error) {
+// beginCut remembers who has to follow the log that was found, and begins it.
+func (l *Log) beginCut(ctx context.Context, p clustermetadata.Partition, found leaderlog.Found, cuts map[int32]int64) error {
+	if err := l.cutting.take(ctx); err != nil {
+		return l.d.errorf(l.tp, "what its replicas have truncated is being remembered: %w", err)
+	}
+	defer l.cutting.release()
+	if err := l.rememberCuts(ctx, cuts); err != nil {
+		return err
+	}
+	l.begin(p, found)
+	return nil
+}
+
+// find asks the copies. cuts are the copies that have to follow the log that was found, and from where on: those that were not asked, or hold more or something else.
+func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (found leaderlog.Found, cuts map[int32]int64, err error) {
 	d := l.d
 	stock := without(p.Replicas, d.cfg.NodeID)
 	if len(stock) == 0 {
-		return leaderlog.Found{}, nil // nobody ever had a copy
+		return leaderlog.Found{}, nil, nil // nobody ever had a copy
 	}
 	remembered, err := d.remembered.of(ctx, l.tp.Topic, l.id)
 	if err != nil {
-		return leaderlog.Found{}, err
+		return leaderlog.Found{}, nil, err
 	}
-	limits := remembered.Unconfirmed[l.tp.Partition]
-	enough := max(1, len(stock)-d.cfg.MinInSyncReplicas+1)
-	began := time.Now()
 	for {
 		if now, err := d.partition(l.tp); err != nil {
-			return leaderlog.Found{}, err
+			return leaderlog.Found{}, nil, err
 		} else if now.TopicID != l.id {
-			return leaderlog.Found{}, d.errorf(l.tp, "%w at the destination: it was deleted, and another topic has its name", mirror.ErrUnknownTopic)
+			return leaderlog.Found{}, nil, d.errorf(l.tp, "%w at the destination: it was deleted, and another topic has its name", mirror.ErrUnknownTopic)
 		}
+		whole := l.whole()
+		limits := maps.Clone(remembered.Unconfirmed[l.tp.Partition])
+		maps.DeleteFunc(limits, func(id int32, _ int64) bool { return slices.Contains(whole, id) })
 		copies, there := l.copies(ctx, stock, limits)
-		if there >= enough || there > 0 && time.Since(began) > copyWait {
-			if there < enough {
-				d.notice(Event{Kind: Trouble, Partition: l.tp, Text: fmt.Sprintf("only %d of %d copies can be asked what they hold: records that no other copy has are given up if they are on the missing ones", there, len(stock))})
+		since := l.missingSince(there > 0)
+		// A copy that cannot be compared is none: it would be truncated to what others have. So they are counted again afterwards.
+		if l.suffice(copies, whole, since) {
+			choice, err := l.compare(ctx, copies)
+			if err == nil && l.suffice(copies, whole, since) {
+				l.tellMissing(copies, whole)
+				found, cuts = l.chosen(choice, limits)
+				return found, cuts, nil
 			}
-			return l.choose(ctx, copies, limits)
 		}
 		select {
 		case <-ctx.Done():
-			var all []error
+			all := []error{ctx.Err()}
 			for _, c := range copies {
 				all = append(all, c.Err)
 			}
-			return leaderlog.Found{}, d.errorf(l.tp, "what it holds is not known: %d of %d copies can be asked, %d are needed; start the brokers: %w", there, len(stock), enough, errors.Join(append(all, ctx.Err())...))
+			return leaderlog.Found{}, nil, d.errorf(l.tp, "what it holds is not known: %d of %d copies can be asked, %d are needed; start the brokers: %w", there, len(stock), l.enough(len(stock)), errors.Join(all...))
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// enough is how many of so many copies have to be asked.
+func (l *Log) enough(copies int) int { return max(1, copies-l.d.cfg.MinInSyncReplicas+1) }
+
+// suffice says whether what some copies hold may be taken for all that there is. whole are the brokers of which one suffices; since is when the first of these copies answered.
+func (l *Log) suffice(copies []replicareader.Copy, whole []int32, since time.Time) bool {
+	there, soon := 0, false
+	for _, c := range copies {
+		switch {
+		case c.Err == nil && slices.Contains(whole, c.Broker):
+			return true
+		case c.Err == nil:
+			there++
+		default: // after a power loss of the whole cluster they come back one by one
+			l.d.meta.look(func(im *clustermetadata.Image) {
+				_, registered := im.Broker(c.Broker)
+				soon = soon || registered
+			})
+		}
+	}
+	waited := time.Since(since)
+	return there == len(copies) || there >= l.enough(len(copies)) && (!soon || waited > copyPatience) || there > 0 && waited > copyWait
+}
+
+// missingSince is when the first copy answered of a log that is not known yet: calls end before copyWait has passed. It begins anew when none answers, and when nobody has looked for long.
+func (l *Log) missingSince(any bool) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if !any || l.missing.IsZero() || now.Sub(l.looked) > 4*copyWait {
+		l.missing = now
+	}
+	l.looked = now
+	return l.missing
+}
+
+// noteWhole notes who is in sync while a stock broker led last: each of them has everything that was acknowledged, and until this process appends, one of them suffices to know it.
+func (l *Log) noteWhole(p clustermetadata.Partition) {
+	if p.Leader != l.d.cfg.NodeID || len(p.ISR) < 2 || !l.log.Held() {
+		return
+	}
+	epochs := map[int32]int64{}
+	l.d.meta.look(func(im *clustermetadata.Image) {
+		for _, id := range without(p.ISR, l.d.cfg.NodeID) {
+			if b, ok := im.Broker(id); ok {
+				epochs[id] = b.Epoch
+			}
+		}
+	})
+	l.mu.Lock()
+	l.inSync = epochs
+	l.mu.Unlock()
+}
+
+// whole are those of noteWhole that have not restarted since.
+func (l *Log) whole() (ids []int32) {
+	l.mu.Lock()
+	epochs := l.inSync
+	l.mu.Unlock()
+	l.d.meta.look(func(im *clustermetadata.Image) {
+		for id, epoch := range epochs {
+			if b, ok := im.Broker(id); ok && b.Epoch == epoch {
+				ids = append(ids, id)
+			}
+		}
+	})
+	return ids
+}
+
+// tellMissing tells of copies that were not asked.
+func (l *Log) tellMissing(copies []replicareader.Copy, whole []int32) {
+	var missing []int32
+	var why []error
+	for _, c := range copies {
+		if c.Err != nil {
+			missing, why = append(missing, c.Broker), append(why, c.Err)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	text := "what they hold beyond the others is given up"
+	if there := len(copies) - len(missing); there < l.enough(len(copies)) && !slices.ContainsFunc(copies, func(c replicareader.Copy) bool { return c.Err == nil && slices.Contains(whole, c.Broker) }) {
+		text = "records that counted as replicated are given up if only they have them"
+	}
+	l.d.notice(Event{Kind: Trouble, Partition: l.tp, Err: errors.Join(why...), Text: fmt.Sprintf("it goes on with %d of %d copies: brokers %v could not be asked what they hold; %s", len(copies)-len(missing), len(copies), missing, text)})
+}
+
+// askable refuses a take-over for which too few copies could be asked what they hold, while clients still have the topic.
+func (l *Log) askable(ctx context.Context, p clustermetadata.Partition) error {
+	stock := without(target(p), l.d.cfg.NodeID)
+	copies, there := l.copies(ctx, stock, nil)
+	if there >= l.enough(len(stock)) || slices.ContainsFunc(copies, func(c replicareader.Copy) bool { return c.Err == nil && slices.Contains(p.ISR, c.Broker) }) {
+		return nil
+	}
+	var all []error
+	for _, c := range copies {
+		all = append(all, c.Err)
+	}
+	return l.d.errorf(l.tp, "take-over: only %d of %d copies can be asked what they hold, and %d are needed; start the brokers: %w", there, len(stock), l.enough(len(stock)), errors.Join(all...))
 }
 
 // copies asks the living replicas where their copies end, and says how many answered.
@@ -239,21 +398,25 @@ func (l *Log) compare(ctx context.Context, copies []replicareader.Copy) (replica
 	return choice, nil
 }
 
-func (l *Log) choose(ctx context.Context, copies []replicareader.Copy, limits map[int32]int64) (leaderlog.Found, error) {
-	choice, err := l.compare(ctx, copies)
-	if err != nil {
-		return leaderlog.Found{}, err
-	}
-	for _, s := range choice.Diverged() {
-		l.d.notice(Event{Kind: Trouble, Partition: l.tp, Text: fmt.Sprintf("the copy of broker %d parts from that of broker %d, which is the log now, at %d; it is truncated there", s.Broker, choice.Broker, s.Common)})
-	}
+// chosen is the log, as the copies were compared, and which of them have to be cut.
+func (l *Log) chosen(choice replicareader.Choice, limits map[int32]int64) (leaderlog.Found, map[int32]int64) {
 	found := leaderlog.Found{Start: choice.Start, End: choice.End, Epochs: choice.Epochs, Ends: map[int32]int64{}, Limits: limits}
+	cuts := map[int32]int64{}
 	for _, s := range choice.Standings {
+		switch {
+		case s.Err != nil:
+			cuts[s.Broker] = choice.End
+		case s.Diverged:
+			cuts[s.Broker] = s.Common
+			l.d.notice(Event{Kind: Trouble, Partition: l.tp, Text: fmt.Sprintf("the copy of broker %d parts from that of broker %d, which is the log now, at %d; it is truncated there", s.Broker, choice.Broker, s.Common)})
+		case s.Beyond.From < s.Beyond.To:
+			cuts[s.Broker] = choice.End
+		}
 		if s.Err == nil {
 			found.Ends[s.Broker] = s.Common
 		}
 	}
-	return found, nil
+	return found, cuts
 }
 
 // rememberTruncation remembers that no replica has followed a cut at offset yet.
@@ -261,6 +424,18 @@ func (l *Log) rememberTruncation(ctx context.Context, offset int64) error {
 	p, err := l.d.partition(l.tp)
 	if err != nil {
 		return err
+	}
+	cuts := map[int32]int64{}
+	for _, id := range without(p.Replicas, l.d.cfg.NodeID) {
+		cuts[id] = offset
+	}
+	return l.rememberCuts(ctx, cuts)
+}
+
+// rememberCuts remembers up to where copies may be trusted until they have followed a cut. Under cutting.
+func (l *Log) rememberCuts(ctx context.Context, cuts map[int32]int64) error {
+	if len(cuts) == 0 {
+		return nil
 	}
 	return l.d.remembered.change(ctx, l.tp.Topic, l.id, func(m *memory) {
 		if m.Unconfirmed == nil {
@@ -270,9 +445,9 @@ func (l *Log) rememberTruncation(ctx context.Context, offset int64) error {
 			m.Unconfirmed[l.tp.Partition] = map[int32]int64{}
 		}
 		of := m.Unconfirmed[l.tp.Partition]
-		for _, id := range without(p.Replicas, l.d.cfg.NodeID) {
-			if limit, ok := of[id]; !ok || offset < limit {
-				of[id] = offset
+		for id, cut := range cuts {
+			if limit, ok := of[id]; !ok || cut < limit {
+				of[id] = cut
 			}
 		}
 	})
@@ -280,9 +455,10 @@ func (l *Log) rememberTruncation(ctx context.Context, offset int64) error {
 
 // confirmTruncation forgets which replicas were to truncate, as far as they have.
 func (l *Log) confirmTruncation(ctx context.Context) {
-	if l.mine("") != nil {
+	if l.mine("") != nil || l.cutting.take(ctx) != nil {
 		return
 	}
+	defer l.cutting.release() // a cut that is remembered meanwhile must not be forgotten for one that was followed
 	m, err := l.d.remembered.of(ctx, l.tp.Topic, l.id)
 	if err != nil || len(m.Unconfirmed[l.tp.Partition]) == 0 {
 		return

@@ -52,10 +52,25 @@ type memory struct {
 	Unconfirmed map[int32]map[int32]int64 `json:"unconfirmed,omitempty"`
 	// LeftOut are, by partition, the replicas that a hand-over left out, to be added again.
 	LeftOut map[int32][]int32 `json:"left_out,omitempty"`
+	// Takers are the node ids of the processes that are taking over partitions of the topic: nobody else puts its settings back meanwhile.
+	Takers []int32 `json:"takers,omitempty"`
 }
 
 func (m memory) empty() bool {
-	return len(m.Configs) == 0 && len(m.Unconfirmed) == 0 && len(m.LeftOut) == 0
+	return len(m.Configs) == 0 && len(m.Unconfirmed) == 0 && len(m.LeftOut) == 0 && len(m.Takers) == 0
+}
+
+// takenBy says whether this process is taking the topic over, and whether others are.
+func (m memory) takenBy(node int32) (us, others bool) {
+	us = slices.Contains(m.Takers, node)
+	return us, len(without(m.Takers, node)) > 0
+}
+
+// lookAnew makes the next look read the log: what a peer has written may not have been told yet.
+func (r *remembered) lookAnew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changed = nil
 }
 
 // creating says that the topic may not exist yet, or under an id that its creator did not come to know.

@@ -27,10 +27,12 @@ func (d *Destination) freeSettings(topic string) {
 	}
 }
 
-func (d *Destination) settingsInUse(topic string) bool {
+func (d *Destination) settingsInUse(topic string) bool { return d.settingsUsers(topic) > 0 }
+
+func (d *Destination) settingsUsers(topic string) int {
 	d.settings.mu.Lock()
 	defer d.settings.mu.Unlock()
-	return d.settings.inUse[topic] > 0
+	return d.settings.inUse[topic]
 }
 
 func (d *Destination) settingsLock(topic string) turn {

@@ -49,7 +49,7 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.Leader == d.cfg.NodeID && len(p.ISR) == 1 && !l.log.Held() && len(p.Adding)+len(p.Removing) == 0 {
+	if p.Leader == d.cfg.NodeID && len(p.ISR) == 1 && !l.log.Held() && len(p.Adding)+len(p.Removing) == 0 && d.exposed(l.tp) == nil {
 		return nil
 	}
 	if p.Leader >= 0 && slices.Contains(d.cfg.Peers, p.Leader) {
@@ -75,6 +75,10 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := d.exposed(l.tp); err != nil {
+		return err
+	}
+	_ = d.endTaking(ctx, l.tp.Topic, p.TopicID, 1) // or tidyUp does it
 	d.notice(Event{Kind: TakenOver, Partition: l.tp, Text: fmt.Sprintf("its log is [%d, %d)", l.log.Start(), l.log.End())})
 	return nil
 }
@@ -101,8 +105,15 @@ func (d *Destination) guard(ctx context.Context, topic string, id mirror.TopicID
 	if err != nil {
 		return err
 	}
-	if have.Configs == nil {
-		if err := d.remembered.change(ctx, topic, id, func(m *memory) { m.Configs = before }); err != nil {
+	if us, _ := have.takenBy(d.cfg.NodeID); have.Configs == nil || !us {
+		if err := d.remembered.change(ctx, topic, id, func(m *memory) {
+			if m.Configs == nil {
+				m.Configs = before
+			}
+			if us, _ := m.takenBy(d.cfg.NodeID); !us {
+				m.Takers = append(slices.Clone(m.Takers), d.cfg.NodeID)
+			}
+		}); err != nil {
 			return err
 		}
 	}
@@ -115,6 +126,34 @@ func (d *Destination) guard(ctx context.Context, topic string, id mirror.TopicID
 		return err
 	}
 	return d.meta.wait(ctx, "the safe settings of topic "+topic, safe)
+}
+
+// exposed is why a stock broker could be elected for a partition that this process is to lead alone, nil if none can.
+func (d *Destination) exposed(tp mirror.TopicPartition) error {
+	p, err := d.partition(tp)
+	if err != nil {
+		return err
+	}
+	if p.Leader == d.cfg.NodeID && (len(p.ISR) > 1 || len(p.ELR) > 0) {
+		return d.errorf(tp, "brokers %v are in sync and brokers %v may be elected although they are not (ELR): one of them could lead it before the topic is stopped; it is brought to its shape when it is opened again", p.ISR, p.ELR)
+	}
+	if reason := d.unsafeTopic(tp.Topic); reason != "" {
+		return d.errorf(tp, "%s", reason)
+	}
+	return nil
+}
+
+// endTaking forgets that this process takes a topic over, unless more than mine need its settings in this process now.
+func (d *Destination) endTaking(ctx context.Context, topic string, id mirror.TopicID, mine int) error {
+	m, err := d.remembered.of(ctx, topic, id)
+	if us, _ := m.takenBy(d.cfg.NodeID); err != nil || !us || d.settingsUsers(topic) > mine {
+		return err
+	}
+	return d.remembered.change(ctx, topic, id, func(m *memory) {
+		if d.settingsUsers(topic) <= mine {
+			m.Takers = without(m.Takers, d.cfg.NodeID)
+		}
+	})
 }
 
 // becomeLeader does steps 2 and 3.

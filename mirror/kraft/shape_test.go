@@ -1,0 +1,171 @@
+package kraft
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+var orders = mirror.TopicPartition{Topic: "orders"}
+
+func oneBatch(offset int64) []byte {
+	return batch.AppendData(nil, batch.DataSpec{BaseOffset: offset, LeaderEpoch: 0, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, Records: []batch.Record{{Value: []byte("x")}}})
+}
+
+func inShape(p clustermetadata.Partition) bool {
+	return p.Leader == us && slices.Equal(p.ISR, []int32{us}) && len(p.ELR)+len(p.Adding)+len(p.Removing) == 0 && len(p.Replicas) == 4
+}
+
+// TestCreationCutShortIsFinished: the caller's context ends after each request of a creation. Whoever comes next, by OpenLog, by Owner, or nobody but what tidies up, finds the partition in its
+// shape, and until then nothing is appended.
+func TestCreationCutShortIsFinished(t *testing.T) {
+	finish := map[string]func(context.Context, *Destination) error{
+		"OpenLog": func(ctx context.Context, d *Destination) error { _, err := d.OpenLog(ctx, orders); return err },
+		"Owner":   func(ctx context.Context, d *Destination) error { _, _, err := d.known(orders).Owner(ctx); return err },
+		"nobody":  func(ctx context.Context, d *Destination) error { d.tidyOnce(ctx); return nil },
+	}
+	for after, key := range map[string]kmsg.Key{"the creation": kmsg.CreateTopics, "the addition": kmsg.AlterPartitionAssignments, "everybody was in sync": kmsg.AlterPartition} {
+		for who, f := range finish {
+			t.Run(after+", then "+who, func(t *testing.T) {
+				c, d := startFake(t)
+				ctx, cut := context.WithCancel(t.Context())
+				c.after = func(_ context.Context, req kmsg.Request) error {
+					if req.Key() == key.Int16() && ctx.Err() == nil {
+						cut()
+						return errLost
+					}
+					return nil
+				}
+				if _, err := d.CreateTopic(ctx, mirror.TopicSpec{Name: "orders", Partitions: 1}); err == nil {
+					t.Fatal("the creation was not cut short")
+				}
+				c.after = nil
+				if err := d.meta.caughtUp(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if inShape(c.of("orders")) {
+					t.Fatal("it is in its shape already")
+				}
+				if l := d.known(orders); l != nil {
+					if err := l.Append(within(t, time.Second), 0, oneBatch(0)); err == nil {
+						t.Error("appended before it is in its shape")
+					}
+				} else if who == "Owner" {
+					d.log(orders)
+				}
+				if _, err := d.CreateTopic(t.Context(), mirror.TopicSpec{Name: "orders", Partitions: 1}); !errors.Is(err, mirror.ErrTopicExists) {
+					t.Errorf("created again: %v", err)
+				}
+				if err := f(within(t, 5*time.Second), d); err != nil {
+					t.Error(err)
+				}
+				// What was created is looked at by itself too, and then that finishes it.
+				if err := d.meta.wait(within(t, 5*time.Second), "the shape", func(im *clustermetadata.Image) bool { p, _ := im.Partition("orders", 0); return inShape(p) }); err != nil {
+					t.Error(err)
+				}
+				if p := c.of("orders"); !inShape(p) {
+					t.Fatalf("not its shape: %+v", p)
+				}
+				if err := d.unsafeToFence(); err != nil {
+					t.Error(err)
+				}
+				l, err := d.OpenLog(within(t, time.Second), orders)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Append(within(t, time.Second), 0, oneBatch(0)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// TestAnotherTakeOverKeepsItsSettings: a peer that tidies up, and sees no mirror process among the replicas yet, does not put the settings back that a take-over under way stands on.
+func TestAnotherTakeOverKeepsItsSettings(t *testing.T) {
+	log := keyedlog.NewMemory()
+	c, taker := startFake(t, func(cfg *Config) { cfg.Remember = log })
+	peer := c.process(func(cfg *Config) { cfg.NodeID, cfg.Remember = 9998, log.Again() })
+	c.topic("orders", []int32{1, 2, 3})
+	c.set("orders", minInSync, "2")
+	if err := taker.meta.caughtUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	c.before = func(_ context.Context, req kmsg.Request) error {
+		if r, ok := req.(*kmsg.AlterPartitionAssignmentsRequest); ok && slices.Contains(r.Topics[0].Partitions[0].Replicas, us) && c.count(kmsg.AlterPartitionAssignments) == 0 {
+			close(reached)
+			<-goOn
+		}
+		return nil
+	}
+	l := taker.log(orders)
+	done := make(chan error)
+	go func() { done <- l.CloseForWrites(within(t, 10*time.Second)) }()
+	<-reached
+	peer.tidyOnce(within(t, 5*time.Second))
+	if reason := taker.unsafeTopic("orders"); reason != "" {
+		t.Error(reason)
+	}
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if p := c.of("orders"); !inShape(p) {
+		t.Errorf("not its shape: %+v", p)
+	}
+	m, err := taker.remembered.of(t.Context(), "orders", l.id)
+	if err != nil || len(m.Takers) > 0 || m.Configs[minInSync] == nil || *m.Configs[minInSync] != "2" {
+		t.Errorf("%+v is remembered, %v", m, err)
+	}
+}
+
+// TestTakeOverEndsSafe: settings that somebody changed, or brokers that may be elected, do not go unseen by a take-over, also where the partition is led already.
+func TestTakeOverEndsSafe(t *testing.T) {
+	c, d := startFake(t)
+	if _, err := d.CreateTopic(within(t, 5*time.Second), mirror.TopicSpec{Name: "orders", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	l := d.known(orders)
+	c.set("orders", minInSync, "2")
+	if err := l.CloseForWrites(within(t, 5*time.Second)); err != nil {
+		t.Error(err)
+	}
+	if reason := d.unsafeTopic("orders"); reason != "" {
+		t.Error(reason)
+	}
+	c.change("orders", func(p *clustermetadata.Partition) { p.ELR = []int32{1} })
+	if err := l.CloseForWrites(within(t, 5*time.Second)); err == nil {
+		t.Error("closed although broker 1 may be elected")
+	}
+	if _, _, err := l.Owner(within(t, 5*time.Second)); err == nil {
+		t.Error("ours although broker 1 may be elected")
+	}
+}
+
+// TestAdoptedSettingsAreTheTopicsOwn: of a topic of which nothing is remembered, what it says for itself and no mirror process has set is what is to be put back.
+func TestAdoptedSettingsAreTheTopicsOwn(t *testing.T) {
+	c := newFake(t)
+	c.topic("orders", []int32{us, 1, 2, 3})
+	c.set("orders", minInSync, "2")
+	d := c.process()
+	if _, err := d.OpenLog(within(t, 5*time.Second), orders); err != nil {
+		t.Fatal(err)
+	}
+	m, err := d.remembered.of(t.Context(), "orders", c.of("orders").TopicID)
+	if err != nil || m.Configs[minInSync] == nil || *m.Configs[minInSync] != "2" || m.Configs[uncleanElection] != nil {
+		t.Errorf("%+v is remembered, %v", m, err)
+	}
+	if p := c.of("orders"); !inShape(p) || d.unsafeTopic("orders") != "" {
+		t.Errorf("not its shape: %+v, %s", p, d.unsafeTopic("orders"))
+	}
+}
