@@ -14,7 +14,7 @@ func BenchmarkAppendAndFetch(b *testing.B) {
 	for _, c := range []struct{ bytes, batches int }{{100, 1}, {16 << 10, 1}, {16 << 10, 64}, {1 << 10, 1000}} {
 		b.Run(fmt.Sprintf("%d batches of %d bytes", c.batches, c.bytes), func(b *testing.B) {
 			l := New(Options{Memory: NewMemory(64 << 20)})
-			l.SetFollowers([]int32{1, 2}, []int32{1, 2}, 2)
+			l.SetFollowers([]int32{1, 2}, []int32{1, 2}, nil, 2)
 			l.Begin(Found{})
 			l.Lead(5)
 			l.Release()
@@ -52,7 +52,7 @@ func BenchmarkAppendAndFetch(b *testing.B) {
 // BenchmarkFetchBehind fetches in the middle of 100,000 chunks.
 func BenchmarkFetchBehind(b *testing.B) {
 	l := New(Options{Memory: NewMemory(1 << 30)})
-	l.SetFollowers([]int32{1}, []int32{1}, 1)
+	l.SetFollowers([]int32{1}, []int32{1}, nil, 1)
 	l.Begin(Found{})
 	l.Lead(5)
 	l.Release()

@@ -164,7 +164,7 @@ func TestContract(t *testing.T) {
 		for id := range int32(3) {
 			c.followers = append(c.followers, newStock(id+1))
 		}
-		c.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, 3)
+		c.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, nil, 3)
 		c.Begin(Found{})
 		c.Lead(3)
 		c.Release()

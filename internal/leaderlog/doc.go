@@ -8,7 +8,7 @@ in memory are read back through Back. It is safe for concurrent use.
 # A life
 
 	l := leaderlog.New(leaderlog.Options{Topic: …, Partition: …, Back: …, Memory: …}) // held, unknown, not led
-	l.SetFollowers(replicas, live, minInSync)  // and again whenever the metadata changes one of them
+	l.SetFollowers(replicas, live, registered, minInSync)  // and again whenever the metadata changes one of them
 	l.Lead(leaderEpoch)                        // and again whenever it rises
 	l.Begin(found)                             // what recovery found in the copies; a new topic: Found{}
 	l.TruncateTo(…)                            // what has to be done before followers may ask
@@ -48,7 +48,7 @@ As by a Kafka leader (ReplicaManager.readFromLog, Partition.fetchRecords, Leader
 	held, unknown or not led                          NOT_LEADER_OR_FOLLOWER (6)
 	its leader epoch is older, newer than ours        FENCED_LEADER_EPOCH (74), UNKNOWN_LEADER_EPOCH (76)
 	no replica of this partition                      UNKNOWN_LEADER_EPOCH (76), without an epoch 6
-	an older broker epoch than it had before          NOT_LEADER_OR_FOLLOWER (6)
+	another broker epoch than its registration's      NOT_LEADER_OR_FOLLOWER (6)
 	below Start; beyond End without an epoch;
 	  a last epoch above our leader epoch             OFFSET_OUT_OF_RANGE (1)
 	beyond its limit                                  diverging: its own epoch ends at the limit

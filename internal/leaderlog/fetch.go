@@ -51,11 +51,11 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 		}
 		return a
 	}
-	if q.BrokerEpoch >= 0 && q.BrokerEpoch < f.brokerEpoch {
-		a.Code = codeNotLeaderOrFollower // from before its restart (Replica.updateFetchStateOrThrow)
+	if !f.is(q.BrokerEpoch) {
+		a.Code = codeNotLeaderOrFollower
 		return a
 	}
-	f.brokerEpoch, f.logStart, f.seen = max(f.brokerEpoch, q.BrokerEpoch), q.LogStart, l.now()
+	f.logStart, f.seen = q.LogStart, l.now()
 	if q.LastFetchedEpoch < 0 && q.Offset > l.end || q.Offset < l.start || q.LastFetchedEpoch > l.leaderEpoch {
 		a.Code = codeOffsetOutOfRange
 		return a
@@ -102,6 +102,29 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 	l.accept(f, q, a.Back)
 	a.HighWatermark = l.replicated
 	return a
+}
+
+// is says whether a fetch is that follower's of now, and notes the broker epoch under which it is made (KIP-903; -1: a broker that does not tell it, Fetch below version 15). As Replica.updateFetchStateOrThrow,
+// but an epoch above the one that the metadata shows here is not taken for news: a stranger would confirm what the broker does not have, and shut the broker out. A broker that has just restarted asks again
+// after a second, and by then its registration is known here. Under mu.
+func (f *follower) is(epoch int64) bool {
+	switch {
+	case f.registered < 0 && epoch < 0:
+		return true
+	case f.registered < 0: // the metadata does not know it
+		if epoch < f.brokerEpoch {
+			return false
+		}
+		if f.brokerEpoch >= 0 && f.brokerEpoch != epoch {
+			f.position, f.hint, f.truncated = -1, -1, false
+		}
+		f.brokerEpoch = epoch
+		return true
+	case epoch >= 0 && epoch != f.registered:
+		return false
+	}
+	f.brokerEpoch = f.registered
+	return true
 }
 
 // accept notes the position of a follower whose log agrees with ours, and that it has followed the cuts. Of one that is to be sent what is read back, and was when a cut came, that is not

@@ -217,7 +217,7 @@ func TestSubscribersHearOfWhatChangesAnAnswer(t *testing.T) {
 		{"a shut gate", l.Hold, true},
 		{"a shut gate again", l.Hold, false},
 		{"an open gate", l.Release, true},
-		{"other replicas", func() { l.SetFollowers([]int32{1}, nil, 1) }, true},
+		{"other replicas", func() { l.SetFollowers([]int32{1}, nil, nil, 1) }, true},
 		{"another content", func() { l.Begin(Found{}) }, true},
 		{"no leadership", l.Resign, true},
 		{"the end", l.Close, true},

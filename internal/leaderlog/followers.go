@@ -18,6 +18,8 @@ type Follower struct {
 	// recovers the log after this process needs it (Found.Limits).
 	Limit    int64
 	LogStart int64 // its log start offset, as it said last; -1 unknown
+	// BrokerEpoch is that of the registration under which it was at Position: whoever names it in sync names that one, so that the controllers refuse it if it has restarted (KIP-903). -1 unknown.
+	BrokerEpoch int64
 }
 
 // follower is one other replica.
@@ -31,7 +33,8 @@ type follower struct {
 	reading     bool  // its last answer was that batches are read back for it
 	stale       bool  // that was before a cut: it may be sent batches that were cut, and they are not known to have been
 	logStart    int64
-	brokerEpoch int64
+	registered  int64 // its broker epoch as the cluster has it; -1 unknown
+	brokerEpoch int64 // under which it fetched last; -1 never, or unknown
 	seen        time.Time
 }
 
@@ -41,23 +44,29 @@ func (f *follower) agreed() bool { return f.position >= 0 && f.limit == none }
 // SetFollowers says which brokers are replicas beside us, which of them are live, and how many copies must confirm a batch (min.insync.replicas). What is known of a broker that stays is kept.
 // A broker that is new, or comes back, has to begin at or below every end that Begin and the cuts since left.
 //
+// registered are their broker epochs, as the cluster has them; a missing one is not known. A broker that registers anew has restarted, perhaps without what its disk had not written yet, or with an empty
+// disk: its position is forgotten until it fetches.
+//
 // Replicated is the k-th largest of the followers' positions, k = max(1, min(want, live followers)), but never above the furthest live follower's. A dead follower's position counts: its disk
 // has the bytes, and if it did not count, one restarting broker would stop the stop of a mirror although as many copies as asked for exist. Only k shrinks, as Kafka's in-sync set does, else a
 // dead broker would stall everything. The bound by the live ones keeps a follower's death from raising Replicated to what that follower alone has: the process that takes over could not
 // find those bytes, and the live followers could not be given them. A position rises only by an accepted fetch, so Replicated never counts what was merely sent.
-func (l *Log) SetFollowers(ids, live []int32, want int) {
+func (l *Log) SetFollowers(ids, live []int32, registered map[int32]int64, want int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.followers
 	l.followers = make([]*follower, 0, len(ids))
 	for _, id := range ids {
 		i := slices.IndexFunc(old, func(f *follower) bool { return f.id == id })
-		f := &follower{id: id}
+		f := &follower{id: id, registered: -1}
 		l.forget(f)
 		if i >= 0 {
 			f = old[i]
 		}
 		f.live = slices.Contains(live, id)
+		if epoch, ok := registered[id]; ok {
+			f.under(epoch)
+		}
 		l.followers = append(l.followers, f)
 	}
 	l.want = want
@@ -67,13 +76,25 @@ func (l *Log) SetFollowers(ids, live []int32, want int) {
 
 // forget makes a follower one that has not fetched yet. Under mu.
 func (l *Log) forget(f *follower) {
-	*f = follower{id: f.id, live: f.live, position: -1, hint: -1, limit: l.lowestCut, logStart: -1, brokerEpoch: -1}
+	*f = follower{id: f.id, live: f.live, registered: f.registered, position: -1, hint: -1, limit: l.lowestCut, logStart: -1, brokerEpoch: -1}
 	if limit, ok := l.found.Limits[f.id]; ok {
 		f.limit = min(f.limit, limit)
 	}
 	if end, ok := l.found.Ends[f.id]; ok {
 		f.hint = min(end, f.limit)
 	}
+}
+
+// under takes the epoch of a follower's registration; they only grow, and whoever tells an older one is late. What was known of it under another one it need not have any more; which cuts it has followed
+// stays. Under mu.
+func (f *follower) under(epoch int64) {
+	if epoch < f.registered {
+		return
+	}
+	if f.registered >= 0 && f.registered != epoch || f.brokerEpoch >= 0 && f.brokerEpoch != epoch {
+		f.position, f.hint, f.truncated, f.brokerEpoch = -1, -1, false, -1
+	}
+	f.registered = epoch
 }
 
 // Followers lists the followers in the order of SetFollowers. The slice is the caller's.
@@ -86,7 +107,7 @@ func (l *Log) Followers() []Follower {
 func (l *Log) report() []Follower {
 	all := make([]Follower, len(l.followers))
 	for i, f := range l.followers {
-		all[i] = Follower{Broker: f.id, Live: f.live, Position: f.position, Seen: f.seen, Truncated: f.truncated, Limit: f.limit, LogStart: f.logStart}
+		all[i] = Follower{Broker: f.id, Live: f.live, Position: f.position, Seen: f.seen, Truncated: f.truncated, Limit: f.limit, LogStart: f.logStart, BrokerEpoch: f.brokerEpoch}
 		if f.limit == none {
 			all[i].Limit = -1
 		}

@@ -30,7 +30,7 @@ func TestReplicated(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := led(t, Options{}, 5, Found{})
-			l.SetFollowers(all, nil, c.want)
+			l.SetFollowers(all, nil, nil, c.want)
 			for id := range int32(3) {
 				at(t, l, id+1, 0, -1)
 			}
@@ -38,10 +38,10 @@ func TestReplicated(t *testing.T) {
 			for i, p := range c.positions {
 				at(t, l, int32(i+1), p, 1)
 			}
-			l.SetFollowers(all, c.live, c.want)
+			l.SetFollowers(all, c.live, nil, c.want)
 			positions(t, l, 0, 40, c.is)
-			l.SetFollowers(all, all, 3)
-			l.SetFollowers(all, nil, 3)
+			l.SetFollowers(all, all, nil, 3)
+			l.SetFollowers(all, nil, nil, 3)
 			at(t, l, 2, 0, -1)
 			if l.Replicated() < c.is {
 				t.Errorf("replicated fell to %d", l.Replicated())
@@ -52,7 +52,7 @@ func TestReplicated(t *testing.T) {
 
 func TestReplicatedWithoutFollowers(t *testing.T) {
 	l := led(t, Options{}, 5, Found{})
-	l.SetFollowers(nil, nil, 1)
+	l.SetFollowers(nil, nil, nil, 1)
 	add(t, l, data(0, 3, 1, "a"))
 	positions(t, l, 0, 3, 0)
 }
@@ -90,12 +90,12 @@ func TestFollowersAreReported(t *testing.T) {
 	q := query(l, 2, 0, -1)
 	q.LogStart = 0
 	l.Fetch(q)
-	l.SetFollowers([]int32{2, 4}, []int32{4}, 1)
+	l.SetFollowers([]int32{2, 4}, []int32{4}, nil, 1)
 	got := l.Followers()
-	if want := (Follower{Broker: 2, Position: 0, Seen: clock, Truncated: true, Limit: -1, LogStart: 0}); got[0] != want {
+	if want := (Follower{Broker: 2, Position: 0, Seen: clock, Truncated: true, Limit: -1, LogStart: 0, BrokerEpoch: -1}); got[0] != want {
 		t.Errorf("%+v", got[0])
 	}
-	if want := (Follower{Broker: 4, Live: true, Position: -1, Limit: 0, LogStart: -1}); got[1] != want || len(got) != 2 {
+	if want := (Follower{Broker: 4, Live: true, Position: -1, Limit: 0, LogStart: -1, BrokerEpoch: -1}); got[1] != want || len(got) != 2 {
 		t.Errorf("%+v", got[1:])
 	}
 }
@@ -120,7 +120,7 @@ func TestWaits(t *testing.T) {
 		{"enough copies", func(l *Log, _ context.CancelFunc) { at(t, l, 1, 3, 1); at(t, l, 2, 3, 1) }, nil},
 		{"fewer are asked for", func(l *Log, _ context.CancelFunc) {
 			at(t, l, 1, 3, 1)
-			l.SetFollowers([]int32{1, 2, 3}, []int32{1}, 2)
+			l.SetFollowers([]int32{1, 2, 3}, []int32{1}, nil, 2)
 		}, nil},
 		{"no leadership", func(l *Log, _ context.CancelFunc) { l.Resign() }, ErrFenced},
 		{"closed", func(l *Log, _ context.CancelFunc) { l.Close() }, ErrClosed},

@@ -75,7 +75,7 @@ func led(t testing.TB, o Options, epoch int32, f Found) *Log {
 	t.Helper()
 	o.Topic = "orders"
 	l := New(o)
-	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, 2)
+	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, nil, 2)
 	l.Begin(f)
 	l.Lead(epoch)
 	l.Release()

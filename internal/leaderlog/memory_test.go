@@ -19,7 +19,7 @@ func sized(base int64, size int) []byte {
 // shared is a partition with one live follower that has taken everything so far.
 func shared(t *testing.T, m *Memory) *Log {
 	l := led(t, Options{Memory: m}, 5, Found{})
-	l.SetFollowers([]int32{1, 2}, []int32{1}, 1)
+	l.SetFollowers([]int32{1, 2}, []int32{1}, nil, 1)
 	at(t, l, 1, 0, -1)
 	return l
 }
@@ -47,7 +47,7 @@ func TestMemoryCountsWholeChunks(t *testing.T) {
 func TestMemoryLetsGo(t *testing.T) {
 	m := NewMemory(480)
 	a, b := shared(t, m), shared(t, m)
-	a.SetFollowers([]int32{1, 2}, []int32{1, 2}, 1) // its second follower never fetches, and needs everything
+	a.SetFollowers([]int32{1, 2}, []int32{1, 2}, nil, 1) // its second follower never fetches, and needs everything
 	for i := range int64(2) {
 		add(t, a, sized(i, 110))
 		at(t, a, 1, i+1, 1)
@@ -148,11 +148,11 @@ func TestNothingGoesThatNoLiveFollowerHas(t *testing.T) {
 	add(t, l, sized(0, 110))
 	add(t, l, sized(1, 110))
 	at(t, l, 1, 2, 1)
-	l.SetFollowers([]int32{1, 2}, []int32{2}, 1)
+	l.SetFollowers([]int32{1, 2}, []int32{2}, nil, 1)
 	if err := l.Append(now(), 5, sized(2, 110)); !errors.Is(err, context.Canceled) {
 		t.Errorf("append: %v", err)
 	}
-	l.SetFollowers([]int32{1, 2}, []int32{1, 2}, 1)
+	l.SetFollowers([]int32{1, 2}, []int32{1, 2}, nil, 1)
 	add(t, l, sized(2, 110))
 	positions(t, l, 0, 3, 2)
 }

@@ -88,7 +88,7 @@ func (w *world) seeLive() {
 		}
 	}
 	w.told = w.want
-	w.log.SetFollowers([]int32{1, 2, 3}, live, w.want)
+	w.log.SetFollowers([]int32{1, 2, 3}, live, nil, w.want)
 }
 
 // ReadBack reads from the copy of the first holder that is alive.

@@ -20,7 +20,7 @@ func evicted(t *testing.T) (*Log, *copies, []byte) {
 	}
 	back := &copies{held: map[int32][]byte{1: all, 2: all, 3: all}}
 	l := led(t, Options{Back: back}, 5, Found{End: 40, Epochs: []logtrunc.Entry{{Epoch: 1, Start: 0}}})
-	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2}, 2)
+	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2}, nil, 2)
 	at(t, l, 2, 40, 1)
 	at(t, l, 3, 30, 1)
 	at(t, l, 1, 20, 1)
@@ -114,7 +114,7 @@ func TestReadSaysWhyItCannot(t *testing.T) {
 	if _, err := l.Read(bounded(t), 0, 1); !errors.Is(err, back.err) || !errors.As(err, &e) || e.Topic != "orders" || e.Offset != 0 {
 		t.Errorf("error %v", err)
 	}
-	l.SetFollowers(nil, nil, 1)
+	l.SetFollowers(nil, nil, nil, 1)
 	if _, err := l.Read(bounded(t), 0, 1); !errors.Is(err, ErrNoCopy) {
 		t.Errorf("error %v", err)
 	}
@@ -176,7 +176,7 @@ func TestACutWhileACopyIsRead(t *testing.T) {
 // TestConcurrentUse is for the race detector: one writer, three followers, readers; at the end every follower has everything.
 func TestConcurrentUse(t *testing.T) {
 	l := led(t, Options{Memory: NewMemory(5000)}, 5, Found{})
-	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, 3)
+	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, nil, 3)
 	const n = 500
 	ctx := bounded(t)
 	var all sync.WaitGroup

@@ -18,6 +18,32 @@ func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	end, err := l.cutAt(ctx, offset)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case end >= l.end:
+	case end <= l.start:
+		l.empty(end)
+	default:
+		l.cut(end)
+	}
+	return l.end, nil
+}
+
+// CutEnd is where TruncateTo would leave the end, for whoever has to write that down before. The same errors.
+func (l *Log) CutEnd(ctx context.Context, offset int64) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, l.fail("truncation", offset, err, "")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cutAt(ctx, offset)
+}
+
+// cutAt is where a cut at offset goes. Under mu, which it lets go while it reads a copy.
+func (l *Log) cutAt(ctx context.Context, offset int64) (int64, error) {
 	for {
 		if err := l.ours("truncation", offset); err != nil {
 			return 0, err
@@ -25,16 +51,13 @@ func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 		if offset < 0 {
 			return 0, l.fail("truncation", offset, ErrOffsetOutOfRange, "below 0")
 		}
-		if offset >= l.end {
+		switch {
+		case offset >= l.end:
 			return l.end, nil
-		}
-		if offset <= l.start {
-			l.empty(offset)
-			return l.end, nil
-		}
-		if offset >= l.window.low {
-			l.cut(l.window.cutEnd(offset))
-			return l.end, nil
+		case offset <= l.start:
+			return offset, nil
+		case offset >= l.window.low:
+			return max(l.window.cutEnd(offset), l.start), nil
 		}
 		cuts := l.cuts
 		ids, _, limit := l.holders(offset - 1)
@@ -45,8 +68,7 @@ func (l *Log) TruncateTo(ctx context.Context, offset int64) (int64, error) {
 			return 0, err
 		}
 		if cuts == l.cuts {
-			l.cut(end)
-			return l.end, nil
+			return max(end, l.start), nil
 		}
 	}
 }

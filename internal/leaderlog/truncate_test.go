@@ -68,7 +68,7 @@ func TestTruncateToThatCannotLookDoesNothing(t *testing.T) {
 	if _, err := l.TruncateTo(bounded(t), 15); !errors.Is(err, back.err) {
 		t.Errorf("error %v", err)
 	}
-	l.SetFollowers([]int32{2}, []int32{2}, 1)
+	l.SetFollowers([]int32{2}, []int32{2}, nil, 1)
 	if _, err := l.TruncateTo(bounded(t), 15); !errors.Is(err, ErrNoCopy) {
 		t.Errorf("error %v", err)
 	}
@@ -115,15 +115,15 @@ func TestCutsAreFollowed(t *testing.T) {
 	if err := l.AwaitTruncated(now()); err == nil {
 		t.Error("follower 3 did not follow the cut yet")
 	}
-	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2}, 2)
+	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2}, nil, 2)
 	if err := l.AwaitTruncated(now()); err != nil {
 		t.Errorf("follower 3 is dead: %v", err)
 	}
 	if a := l.Fetch(query(l, 3, 10, 1)); told(a) != "diverging 1:5" {
 		t.Errorf("it comes back with the old batch: %s", told(a))
 	}
-	l.SetFollowers([]int32{1, 2}, []int32{1, 2}, 2)
-	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, 2)
+	l.SetFollowers([]int32{1, 2}, []int32{1, 2}, nil, 2)
+	l.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, nil, 2)
 	if a := l.Fetch(query(l, 3, 10, 1)); told(a) != "diverging 1:0" {
 		t.Errorf("it was no replica meanwhile: %s", told(a))
 	}
@@ -133,7 +133,7 @@ func TestCutsAreFollowed(t *testing.T) {
 func TestReadBackBeforeACut(t *testing.T) {
 	l := led(t, Options{Back: &copies{held: map[int32][]byte{2: chunkOf(data(0, 10, 1, "a"), data(10, 10, 1, "b"))}}, Memory: NewMemory(100)}, 5,
 		Found{End: 20, Epochs: []logtrunc.Entry{{Epoch: 1, Start: 0}}, Ends: map[int32]int64{2: 20}})
-	l.SetFollowers([]int32{1, 2}, []int32{1, 2}, 1)
+	l.SetFollowers([]int32{1, 2}, []int32{1, 2}, nil, 1)
 	if a := at(t, l, 1, 10, 1); !a.Back {
 		t.Fatalf("%+v", a)
 	}

@@ -261,6 +261,11 @@ func (d *Destination) complete(ctx context.Context, l *Log) error {
 
 // alone makes this process the only in-sync replica, and makes sure that nobody else may be elected.
 func (d *Destination) alone(ctx context.Context, tp mirror.TopicPartition) error {
+	if p, err := d.partition(tp); err == nil {
+		if l := d.known(tp); l != nil {
+			l.noteWhole(p)
+		}
+	}
 	if err := d.setISR(ctx, tp, []int32{d.cfg.NodeID}, func(p clustermetadata.Partition) bool {
 		return p.Leader == d.cfg.NodeID && len(p.ISR) == 1 && p.ISR[0] == d.cfg.NodeID
 	}); err != nil {

@@ -52,11 +52,10 @@ func (l *Log) Open(ctx context.Context) error {
 		return err
 	}
 	if p.Leader == d.cfg.NodeID {
-		end := l.log.End()
 		if err := l.handOver(ctx, p); err != nil {
 			return err
 		}
-		d.notice(Event{Kind: HandedOver, Partition: l.tp, Text: fmt.Sprintf("brokers %v hold all of it, up to %d", l.openTo(), end)})
+		d.notice(Event{Kind: HandedOver, Partition: l.tp, Text: fmt.Sprintf("brokers %v hold all of it, up to %d", l.openTo(), l.End())})
 	} else if err := l.stepOut(ctx, p); err != nil {
 		return err
 	}
@@ -75,8 +74,14 @@ func (l *Log) openTo() []int32 {
 
 func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 	d := l.d
-	if l.log.Held() {
-		return d.errorf(l.tp, "hand-over: what this partition's log holds is not known yet")
+	if l.log.Held() { // a take-over was left half way
+		if err := l.regain(ctx); err != nil {
+			return d.errorf(l.tp, "hand-over: %w", err)
+		}
+		var err error
+		if p, err = d.partition(l.tp); err != nil {
+			return err
+		}
 	}
 	stock := without(target(p), d.cfg.NodeID)
 	if len(stock) == 0 {
@@ -205,7 +210,9 @@ func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.Topi
 }
 
 // hasAll says that a follower has the log up to its end, and nothing that was cut.
-func hasAll(f leaderlog.Follower, end int64) bool { return f.Position >= end && f.Truncated && f.Limit < 0 }
+func hasAll(f leaderlog.Follower, end int64) bool {
+	return f.Position >= end && f.Truncated && f.Limit < 0
+}
 
 // caughtUp are the live stock replicas that have the whole log, in the order in which they are to lead, and a text about the others.
 func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 	"github.com/clustermirror/clustermirror/internal/kraftclient"
+	"github.com/clustermirror/clustermirror/internal/leaderlog"
 	"github.com/clustermirror/clustermirror/internal/replicareader"
 	"github.com/clustermirror/clustermirror/mirror"
 )
@@ -36,7 +37,13 @@ type isrChange struct {
 	partition   int32
 	leaderEpoch int32
 	epoch       int32 // partition epoch
-	isr         []int32
+	isr         []inSync
+}
+
+// inSync is a replica that is in sync, and the broker epoch under which it came to be (KIP-903): the controllers refuse it if it has registered anew since. -1: as it is now.
+type inSync struct {
+	id    int32
+	epoch int64
 }
 
 type isrAnswer struct{ code int16 }
@@ -95,10 +102,10 @@ func (r *requests) sendAlterPartition(ctx context.Context, epoch int64, qs []isr
 		}
 		p := kmsg.NewAlterPartitionRequestTopicPartition()
 		p.Partition, p.LeaderEpoch, p.PartitionEpoch = q.partition, q.leaderEpoch, q.epoch
-		for _, id := range q.isr {
+		for _, replica := range q.isr {
 			m := kmsg.NewAlterPartitionRequestTopicPartitionNewEpochISR()
-			m.BrokerID = id
-			if id == r.cfg.NodeID {
+			m.BrokerID, m.BrokerEpoch = replica.id, replica.epoch
+			if replica.id == r.cfg.NodeID {
 				m.BrokerEpoch = epoch
 			}
 			p.NewEpochISR = append(p.NewEpochISR, m)
@@ -372,7 +379,11 @@ func (d *Destination) setISR(ctx context.Context, tp mirror.TopicPartition, isr 
 		if p.Leader != d.cfg.NodeID {
 			return d.errorf(tp, "its leader is %d and not this process (%d): %w", p.Leader, d.cfg.NodeID, mirror.ErrFenced)
 		}
-		a, err := d.requests.alterPartition.do(ctx, isrChange{p.TopicID, tp.Partition, p.LeaderEpoch, p.PartitionEpoch, isr})
+		names, err := d.inSync(tp, isr)
+		if err != nil {
+			return err
+		}
+		a, err := d.requests.alterPartition.do(ctx, isrChange{p.TopicID, tp.Partition, p.LeaderEpoch, p.PartitionEpoch, names})
 		if err != nil {
 			if ctx.Err() != nil || d.membership.registered() != nil {
 				return d.errorf(tp, "in-sync replicas %v: %w", isr, err)
@@ -405,6 +416,27 @@ func (d *Destination) setISR(ctx context.Context, tp mirror.TopicPartition, isr 
 			return d.errorf(tp, "in-sync replicas %v: %w", isr, ctx.Err())
 		}
 	}
+}
+
+// inSync names replicas with the broker epochs of what they hold. A broker that has restarted since it had everything may have lost it, and until it has fetched again nobody names it
+// in sync. Where there is nothing to lose, in an empty log and of another mirror process, no epoch is named.
+func (d *Destination) inSync(tp mirror.TopicPartition, isr []int32) ([]inSync, error) {
+	var names []inSync
+	l := d.known(tp)
+	empty := l == nil || l.log.Start() == l.log.End()
+	for _, id := range isr {
+		name := inSync{id, -1}
+		if !empty && id != d.cfg.NodeID && !slices.Contains(d.cfg.Peers, id) {
+			end, fs := l.log.End(), l.log.Followers()
+			i := slices.IndexFunc(fs, func(f leaderlog.Follower) bool { return f.Broker == id && hasAll(f, end) })
+			if i < 0 {
+				return nil, d.errorf(tp, "in-sync replicas %v: broker %d has not everything up to %d any more: %w", isr, id, end, kerr.IneligibleReplica)
+			}
+			name.epoch = fs[i].BrokerEpoch
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 // setReplicas makes replicas the target of a reassignment, and returns when the metadata shows that.

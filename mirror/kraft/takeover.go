@@ -22,7 +22,8 @@ import (
 //  3. one replica fetch at the leader's log end makes the leader take it into the in-sync replicas, which completes the reassignment; a preferred election makes it the leader.
 //     From here on no client writes.
 //  4. the in-sync replicas are shrunk to this process alone, and the metadata must show that nobody else may be elected. Until then nothing fences this process (barrier).
-//  5. the longest copy becomes the log; the log is released. Followers that hold more of another history truncate when the mirror has truncated the log.
+//  5. the longest copy becomes the log; the log is released. Whether enough copies can be asked is looked at before step 1; one that was in sync at the election suffices.
+//     Followers that hold more of another history truncate when the mirror has truncated the log.
 //
 // A take-over that fails half way leaves the partition open, or led by this process and closed; Open undoes the one and the other, and a second try goes on from where it is.
 
@@ -57,6 +58,11 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 	}
 	if err := d.tiered(l.tp.Topic); err != nil {
 		return err
+	}
+	if p.Leader != d.cfg.NodeID {
+		if err := l.askable(ctx, p); err != nil {
+			return err
+		}
 	}
 	if err := d.guard(ctx, l.tp.Topic, p.TopicID); err != nil {
 		return err
