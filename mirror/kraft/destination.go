@@ -133,6 +133,7 @@ func (d *Destination) join(ctx context.Context) (err error) {
 		}
 	}
 	d.spawn(d.tidyUp)
+	d.spawn(d.producers.keepSettled)
 	d.spawn(d.watchArrivals)
 	d.notice(Event{Kind: Joined, Text: fmt.Sprintf("broker %d of cluster %s, reached by its brokers at %s", d.cfg.NodeID, d.cluster, net.JoinHostPort(d.membership.host, strconv.Itoa(int(d.membership.port))))})
 	return nil
@@ -440,6 +441,7 @@ func (d *Destination) follow(changes []clustermetadata.Change) {
 				d.configChanged(c.Name)
 			}
 		case clustermetadata.BrokerChanged:
+			d.producers.look()
 			for _, l := range d.all() {
 				l.followersChanged()
 			}

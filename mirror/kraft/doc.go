@@ -97,8 +97,12 @@
 // # Producer ids
 //
 // A stock broker that is handed a mirrored partition knows the mirrored producers, and does not know MIRROR_PID_RESET. A new producer of this cluster with one of their ids would have its
-// first records taken for repetitions: answered with success, and dropped. So the controllers' counter is moved above an id before a batch with it is appended, and at a stop the brokers use
-// up the blocks that they hold. Ids that the cluster gave out before the topic was mirrored are not covered.
+// first records taken for repetitions: answered with success, and dropped. So the controllers' counter is moved above an id before a batch with it is appended, and the brokers use up the
+// blocks of ids that they hold, in the background after the first batch and after each move of the counter; a stop waits for what is left of that.
+//
+// Not covered is a producer of this cluster that has such an id already: it was given out before the mirrored one was first seen, or in the moments after that until the brokers had used up
+// their blocks. It has to begin anew (a producer does when it is started) before it writes to the topic after the stop. A broker that is registered and not alive at the stop (cut off, or in
+// a controlled shutdown) may come back with its blocks, unless its process begins anew; an Event names it, and it uses them up when it is back, as long as this process lives.
 //
 // # What Kafka does that one would not guess
 //

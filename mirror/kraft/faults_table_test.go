@@ -139,8 +139,8 @@ func lifeAppend(c *cell) {
 
 func lifeStop(c *cell) {
 	c.ensure()
+	c.begin() // brokers begin to use up their ids before the stop
 	c.fill(5, true)
-	c.begin()
 	c.settle()
 	c.disarm()
 	c.end()

@@ -1,10 +1,14 @@
 package kraft
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,9 +19,12 @@ import (
 
 // Producer ids are handed out by each cluster for itself, so an id in mirrored batches may be given to a producer of this cluster too. A stock broker that then leads the partition
 // takes that producer's first batch for a repetition: it answers success and drops the record (F-48). So the controllers' counter is kept above every id that was ever mirrored,
-// before the batch with the id is appended, and at a stop every broker uses up the blocks that it was given earlier.
+// before the batch with the id is appended. A broker holds up to two blocks from before that and goes on giving them to clients: it is made to use them up, in the background while the
+// topic is mirrored, and at a stop what is left of that is waited for.
 //
-// Ids that the cluster had given out before the topic was mirrored are not made safe by this: a producer that holds one already goes on with it.
+// A producer that got an id before that, and writes only after the stop, is not made safe: nothing takes an id back. A broker that cannot be asked keeps its blocks and comes back with
+// them, unless its process begins anew: then it gets new ones. So what is settled counts for one registration only, and a broker that comes back is made to use up what it holds as long as
+// this process lives, after the stop too. Nothing remembers that for the next process, which begins with it when a batch is appended.
 
 // mostIDsAhead is how far above the cluster's counter an id may be. A greater one is refused: a push that far would take minutes, and a broken or hostile source must not use up
 // another cluster's ids.
@@ -31,17 +38,40 @@ const (
 )
 
 type producerIDs struct {
-	d *Destination
+	d    *Destination
+	ask  func(ctx context.Context, broker int32) (int64, error) // asks a broker for an id
+	rest time.Duration                                          // between two rounds in the background
+	news chan struct{}                                          // something may have to be settled
 
 	pushing turn // one push at a time
 	clients []*kraftclient.Client
 
-	settling turn
-	settled  map[int32]int64 // by broker and its epoch's end: ids up to here it will not give out
+	settling turn // one round at a time
+
+	mu      sync.Mutex
+	wanted  int64                  // up to here no broker is to give out an id
+	settled map[int32]settledIDs   // by broker
+	told    map[int32]registration // of brokers that a stop did without
+	stops   int                    // that wait: a round in the background makes way for them
+	yield   context.CancelFunc     // ends the round in the background, nil: there is none
 }
 
+// registration is one life of a broker: the broker epoch is another one after each registration.
+type registration int64
+
+// settledIDs says that a broker will not give out any id up to highest, as long as it is the one that was asked.
+type settledIDs struct {
+	of      registration
+	highest int64
+}
+
+// backgroundBound ends a round in the background, which then goes on after a rest.
+const backgroundBound = 30 * time.Second
+
 func newProducerIDs(d *Destination) *producerIDs {
-	return &producerIDs{d: d, pushing: newTurn(), settling: newTurn(), settled: map[int32]int64{}}
+	p := &producerIDs{d: d, rest: 5 * time.Second, news: make(chan struct{}, 1), pushing: newTurn(), settling: newTurn(), wanted: -1, settled: map[int32]settledIDs{}, told: map[int32]registration{}}
+	p.ask = p.initProducerID
+	return p
 }
 
 // next is the first id that the controllers have not given out.
@@ -50,9 +80,30 @@ func (p *producerIDs) next() (next int64) {
 	return next
 }
 
-// raise returns when the controllers will give out no id up to highest.
+// raise returns when the controllers will give out no id up to highest, and has the brokers use up what they hold after that.
 func (p *producerIDs) raise(ctx context.Context, highest int64) error {
-	if highest < 0 || p.next() > highest {
+	if highest < 0 {
+		return nil
+	}
+	if err := p.push(ctx, highest); err != nil {
+		return err
+	}
+	next := p.next()
+	p.mu.Lock()
+	more := highest > p.wanted
+	if more { // all that was given out to brokers until now: ids of the source that come later are mostly settled then
+		p.wanted = max(highest, next-1)
+	}
+	p.mu.Unlock()
+	if more {
+		p.look()
+	}
+	return nil
+}
+
+// push moves the controllers' counter.
+func (p *producerIDs) push(ctx context.Context, highest int64) error {
+	if p.next() > highest {
 		return nil
 	}
 	if err := p.pushing.take(ctx); err != nil {
@@ -119,7 +170,88 @@ func (p *producerIDs) allocate(ctx context.Context, c *kraftclient.Client) error
 	return kerr.ErrorForCode(resp.(*kmsg.AllocateProducerIDsResponse).ErrorCode)
 }
 
-// settle returns when no live broker will give out an id up to highest. A broker that is not alive takes new blocks when it starts.
+// look has the brokers looked at in the background.
+func (p *producerIDs) look() {
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+// keepSettled has brokers use up what they hold, until ctx ends: after a mirrored id that is new, and when a broker comes back. It waits a while between two rounds.
+func (p *producerIDs) keepSettled(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.news:
+		}
+		p.background(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(p.rest):
+		}
+	}
+}
+
+func (p *producerIDs) background(ctx context.Context) {
+	bounded, stop := context.WithTimeout(ctx, backgroundBound)
+	defer stop()
+	p.mu.Lock()
+	wanted, busy := p.wanted, p.stops > 0
+	if !busy {
+		p.yield = stop
+	}
+	p.mu.Unlock()
+	if busy {
+		p.look()
+		return
+	}
+	defer func() {
+		p.mu.Lock()
+		p.yield = nil
+		p.mu.Unlock()
+	}()
+	if wanted < 0 || p.allSettled(wanted) {
+		return
+	}
+	if err := p.burnAll(bounded, wanted); err != nil && ctx.Err() == nil {
+		p.look()
+		if !errors.Is(err, context.Canceled) {
+			p.d.cfg.Logger.Warn("kraft: brokers still hold producer ids that may be mirrored; it is tried again", "highest", wanted, "error", err)
+		}
+	}
+}
+
+// stockBrokers are the registered ones, and which of them live.
+func (p *producerIDs) stockBrokers() (all map[int32]registration, live []int32) {
+	all = map[int32]registration{}
+	p.d.meta.look(func(im *clustermetadata.Image) {
+		live = p.d.live(im)
+		for _, b := range im.Brokers() {
+			if b.ID != p.d.cfg.NodeID && !slices.Contains(p.d.cfg.Peers, b.ID) {
+				all[b.ID] = registration(b.Epoch)
+			}
+		}
+	})
+	return all, live
+}
+
+// isSettled says whether this life of a broker gives out no id up to highest.
+func (p *producerIDs) isSettled(broker int32, of registration, highest int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, ok := p.settled[broker]
+	return ok && s.of == of && s.highest >= highest
+}
+
+func (p *producerIDs) allSettled(highest int64) bool {
+	all, live := p.stockBrokers()
+	return !slices.ContainsFunc(live, func(id int32) bool { return !p.isSettled(id, all[id], highest) })
+}
+
+// settle returns when no live broker will give out an id up to highest. Brokers that are not alive are told of, and seen to when they come back.
 func (p *producerIDs) settle(ctx context.Context, highest int64) error {
 	if highest < 0 {
 		return nil
@@ -127,7 +259,53 @@ func (p *producerIDs) settle(ctx context.Context, highest int64) error {
 	if err := p.raise(ctx, highest); err != nil {
 		return err
 	}
-	return p.burnAll(ctx, highest)
+	if err := p.settleLive(ctx, highest); err != nil {
+		return err
+	}
+	all, live := p.stockBrokers()
+	for id, of := range all {
+		if !slices.Contains(live, id) && !p.isSettled(id, of, highest) {
+			p.tell(id, of, highest)
+		}
+	}
+	return nil
+}
+
+func (p *producerIDs) settleLive(ctx context.Context, highest int64) error {
+	if p.allSettled(highest) {
+		return nil
+	}
+	p.mu.Lock()
+	p.stops++
+	if p.yield != nil {
+		p.yield()
+	}
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.stops--
+		p.mu.Unlock()
+	}()
+	for !p.allSettled(highest) { // more than once where a broker began a new life meanwhile
+		if err := cmp.Or(p.burnAll(ctx, highest), ctx.Err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell says, once for each life of a broker, that a stop went on without it.
+func (p *producerIDs) tell(broker int32, of registration, highest int64) {
+	p.mu.Lock()
+	had, ok := p.told[broker]
+	p.told[broker] = of
+	p.mu.Unlock()
+	if ok && had == of {
+		return
+	}
+	p.d.notice(Event{Kind: Trouble, Text: fmt.Sprintf("broker %d is not alive for the controllers and may still hold producer ids up to %d, which are mirrored. If its process runs (it is cut off, or shutting "+
+		"down), it comes back with them, and a producer that gets one loses its first records: it is made to use them up when it is back, as long as this process lives; restart broker %d before if this "+
+		"process ends earlier", broker, highest, broker)})
 }
 
 // burnAll has every live broker use up the ids up to highest that it holds.
@@ -136,64 +314,68 @@ func (p *producerIDs) burnAll(ctx context.Context, highest int64) error {
 		return fmt.Errorf("using up the producer ids that brokers hold: %w", err)
 	}
 	defer p.settling.release()
-	brokers := p.d.liveBrokers()
-	errs := make(chan error, len(brokers))
-	for _, id := range brokers {
-		if p.settled[id] >= highest {
-			errs <- nil
+	all, live := p.stockBrokers()
+	errs := make([]error, len(live))
+	var wg sync.WaitGroup
+	for i, id := range live {
+		if p.isSettled(id, all[id], highest) {
 			continue
 		}
-		go func() { errs <- p.burn(ctx, id, highest) }()
+		wg.Go(func() {
+			below, err := p.burn(ctx, id, highest)
+			now, still := p.stockBrokers()
+			switch {
+			case err == nil && now[id] == all[id]:
+				p.mu.Lock()
+				p.settled[id] = settledIDs{all[id], below}
+				_, told := p.told[id]
+				delete(p.told, id)
+				p.mu.Unlock()
+				if told {
+					p.d.cfg.Logger.Info("kraft: a broker that was not alive at a stop has used up the producer ids that it held", "broker", id, "highest", highest)
+				}
+			case err == nil, !slices.Contains(still, id): // it went, or is another one now: it is seen to when it is back
+				p.look()
+			default:
+				errs[i] = err
+			}
+		})
 	}
-	var all []error
-	for range brokers {
-		all = append(all, <-errs)
-	}
-	if err := errors.Join(all...); err != nil {
-		return err
-	}
-	for _, id := range brokers {
-		p.settled[id] = max(p.settled[id], highest)
-	}
-	return nil
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
-// burn asks a broker for ids until it gives one above highest: then the blocks that it held are used up, because it gives them in order.
-func (p *producerIDs) burn(ctx context.Context, broker int32, highest int64) error {
+// burn asks a broker for ids until it gives one above highest: then the blocks that it held are used up, because it gives them in order. It gives none up to below any more.
+func (p *producerIDs) burn(ctx context.Context, broker int32, highest int64) (below int64, err error) {
 	for asked := 0; asked < mostBurns; {
 		n := burnsAtATime
 		if asked == 0 {
 			n = 1
 		}
-		lowest := make(chan int64, n)
+		ids := make(chan int64, n)
 		errs := make(chan error, n)
 		for range n {
 			go func() {
-				id, err := p.initProducerID(ctx, broker)
-				lowest <- id
+				id, err := p.ask(ctx, broker)
+				ids <- id
 				errs <- err
 			}()
 		}
-		all, above := []error(nil), true
+		var all []error
+		below = math.MaxInt64
 		for range n {
 			all = append(all, <-errs)
-			above = above && <-lowest > highest
+			below = min(below, <-ids-1)
 		}
 		if err := errors.Join(all...); err != nil {
-			live := p.d.liveBrokers()
-			for _, id := range live {
-				if id == broker {
-					return fmt.Errorf("using up the producer ids that broker %d holds: %w", broker, err)
-				}
-			}
-			return nil // it died: it will take new blocks
+			return -1, fmt.Errorf("using up the producer ids that broker %d holds: %w", broker, err)
 		}
-		if above {
-			return nil
+		if below >= highest {
+			return below, nil
 		}
 		asked += n
 	}
-	return fmt.Errorf("using up the producer ids that broker %d holds: after %d of them it still gives out ids up to %d", broker, mostBurns, highest)
+	return -1, fmt.Errorf("using up the producer ids that broker %d holds: after %d of them it still gives out ids up to %d", broker, mostBurns, highest)
 }
 
 func (p *producerIDs) initProducerID(ctx context.Context, broker int32) (int64, error) {
