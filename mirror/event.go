@@ -46,7 +46,7 @@ func (m EventMeta) at() string {
 type StateChanged struct {
 	EventMeta
 	From, To     statemachine.State
-	Reason       string // of FAILED
+	Reason       string // of FAILED, and of a STOPPED log that clients could write before it was stopped
 	NonRetryable bool
 }
 
@@ -61,10 +61,13 @@ func (e StateChanged) String() string {
 	return s
 }
 
-// Level is Error for FAILED.
+// Level is Error for FAILED, and Warn for a STOPPED with a reason.
 func (e StateChanged) Level() slog.Level {
-	if e.To == statemachine.Failed {
+	switch {
+	case e.To == statemachine.Failed:
 		return slog.LevelError
+	case e.To == statemachine.Stopped && e.Reason != "":
+		return slog.LevelWarn
 	}
 	return slog.LevelInfo
 }

@@ -62,6 +62,7 @@ type Core struct {
 	then        answer
 	busy        Token // the call on the log that is under way
 	busyKind    EffectKind
+	busyEpoch   int32      // of a RaiseEpoch
 	appendEpoch int32      // of the last Append
 	fences      int        // Appends in a row that were fenced by a leader epoch that had risen
 	cut         Truncation // of a Truncate or Reset that is under way: what it drops, told when it is done
@@ -273,6 +274,7 @@ func (c *Core) load(e *Event) {
 	c.loaded = true
 	c.rec, c.lme = e.Record, copyLME(e.LME)
 	c.log = e.Log
+	c.led = c.rec.LeaderEpoch
 	c.expect()
 	c.rewindAll()
 	if c.rec.State == statemachine.Stopped || c.log.Start == c.log.End {
@@ -447,7 +449,7 @@ func (c *Core) ask(e Effect, then answer) {
 	c.await = c.emit(e)
 	c.then = then
 	if touchesLog(e.Kind) {
-		c.busy, c.busyKind = c.await, e.Kind
+		c.busy, c.busyKind, c.busyEpoch = c.await, e.Kind, e.Epoch
 	}
 }
 
@@ -474,7 +476,7 @@ func (c *Core) backoff(n int) time.Duration {
 // persist writes a record, and goes on when it is written.
 func (c *Core) persist(next statemachine.PartitionState, lme *statemachine.LastMirrorEpoch, then func(*Core)) {
 	next.StateEpoch = c.rec.StateEpoch + 1
-	next.LeaderEpoch = max(next.LeaderEpoch, c.log.LeaderEpoch)
+	next.LeaderEpoch = max(next.LeaderEpoch, c.led)
 	if c.cluster != "" {
 		next.SourceClusterID = c.cluster
 	}
@@ -508,11 +510,18 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 	}
 	if to == statemachine.Stopping && !(c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Stopping) {
 		next = statemachine.ClearFailure(next) // what failed before says nothing about the stop
-		c.aborts, c.resetMade = nil, -1
+		c.aborts, c.resetMade, c.unmarked = nil, -1, false
 	}
 	if to == statemachine.Preparing && c.log.Owner == OwnerOpen {
 		next.FoundOpen = true // with this very write: a restart may bring the log back closed
 	}
+	if to == statemachine.Stopped {
+		next.ErrorMessage = c.stoppedWhy
+	}
+	if next.Episode != c.rec.Episode {
+		c.ours = ours{led: -1, end: -1} // nothing of the log is this episode's yet
+	}
+	c.stoppedWhy = ""
 	c.due, c.fresh, c.startOver = false, false, false
 	c.persist(next, lme, nil)
 }

@@ -21,6 +21,7 @@ type derived struct {
 	expired   time.Time // when producers were last forgotten for their age
 	dirty     bool      // the log may differ from what was observed: ask for its end before relying on anything
 	recovering
+	ours
 
 	rebuilding bool
 	syncThen   func(*Core)
@@ -28,8 +29,45 @@ type derived struct {
 	firstBase  int64 // of the batch looked for by findBatch, −1 not seen
 }
 
+// ours is what was last known of the log while it was ours. A log whose leadership somebody else takes while it is mirrored is open, and what clients write there must not be
+// taken for mirrored.
+type ours struct {
+	led        int32 // the highest leader epoch under which it was ours, in this episode; clients write under higher ones
+	end        int64 // where it ended, −1: this process has not seen it as ours
+	replicated int64 // what of it every replica had: no election takes that away
+}
+
 func newDerived() derived {
-	return derived{epochs: logtrunc.NewCache(), producers: producerstate.New(), resetAt: -1, recovering: recovering{highestID: -1}}
+	return derived{epochs: logtrunc.NewCache(), producers: producerstate.New(), resetAt: -1, recovering: recovering{highestID: -1}, ours: ours{led: -1, end: -1}}
+}
+
+// sawOurs notes the log while it is ours, under a leader epoch that we have it under.
+func (c *Core) sawOurs(epoch int32) {
+	if c.log.Owner == OwnerOurs {
+		c.ours = ours{led: max(c.led, epoch), end: c.log.End, replicated: c.log.Replicated}
+	}
+}
+
+// writtenFrom is from where on clients may have written in a log that was taken from us.
+func (c *Core) writtenFrom() int64 {
+	if c.ours.end >= 0 {
+		return min(c.upTo, c.ours.end)
+	}
+	return c.upTo
+}
+
+// mirroredEnd is where the copy ends in a log that was taken from us and has been read: below every batch of a leader epoch that was not ours.
+func (c *Core) mirroredEnd() int64 {
+	end := c.log.End
+	if c.ours.end >= 0 {
+		end = min(end, c.ours.end)
+	}
+	for _, e := range c.epochs.Entries() {
+		if e.Epoch > c.led {
+			return min(end, e.Start)
+		}
+	}
+	return end
 }
 
 // setLog takes a new view of the log; who owns it is known from AskOwner, OpenLog and CloseForWrites only.
@@ -46,6 +84,7 @@ func (c *Core) setLog(v LogView) {
 func (c *Core) sawLog(e *Event) {
 	c.setLog(e.Log)
 	c.log.Owner = e.Log.Owner
+	c.sawOurs(e.Log.LeaderEpoch)
 }
 
 // rewindAll forgets everything observed.
@@ -237,11 +276,13 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 	switch kind {
 	case Append:
 		c.setLog(e.Log)
+		c.sawOurs(c.appendEpoch)
 		if c.log.End != c.upTo {
 			c.dirty = true
 		}
 	case Truncate:
 		c.setLog(e.Log)
+		c.sawOurs(c.led)
 		c.rewind(c.log.End)
 		c.nothingLeft = false
 		if held {
@@ -250,6 +291,7 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 	case Reset:
 		c.log = e.Log
 		c.log.Owner = before.Owner
+		c.sawOurs(c.led)
 		c.rewindAll()
 		c.nothingLeft = false
 		if held {
@@ -262,6 +304,9 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		}
 	case RaiseEpoch:
 		c.setLog(e.Log)
+		if c.log.Owner == OwnerOurs && c.ours.end >= 0 {
+			c.led = max(c.led, min(c.busyEpoch, c.log.LeaderEpoch)) // what is higher may be somebody else's
+		}
 		if c.log.LeaderEpoch > before.LeaderEpoch {
 			c.note(Note{Kind: EpochRaised, Epoch: c.log.LeaderEpoch})
 		}
@@ -271,6 +316,7 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 	case CloseForWrites:
 		c.setLog(e.Log)
 		c.log.Owner = OwnerOurs
+		c.sawOurs(c.log.LeaderEpoch)
 	}
 }
 

@@ -45,7 +45,7 @@ func (c *Core) mirror() {
 			case OwnerForeign:
 				c.fail(foreignMessage, false)
 			case OwnerOpen:
-				c.fail(fmt.Sprintf("the destination log is open for client writes although it is mirrored; stop the topic, look at what was written from %d on, and start it again", c.upTo), false)
+				c.fail(fmt.Sprintf("the destination log is open for client writes although it is mirrored; stop the topic, look at what was written from %d on, and start it again", c.writtenFrom()), false)
 			default:
 				c.sync((*Core).lookUp)
 			}
@@ -240,7 +240,7 @@ func (c *Core) followStart() {
 
 // beside makes a call on the log while a fetch is under way; a reply that comes meanwhile is held.
 func (c *Core) beside(e Effect) {
-	c.busy, c.busyKind = c.emit(e), e.Kind
+	c.busy, c.busyKind, c.busyEpoch = c.emit(e), e.Kind, e.Epoch
 }
 
 // loss handles a source whose log starts beyond our end (decision 16), seen twice.

@@ -505,6 +505,13 @@ func (w *world) perform(e *Effect, f fault) (Event, bool) {
 func (w *world) onLog(e *Effect, f fault, ev *Event) {
 	l := &w.log
 	switch e.Kind {
+	case Truncate, Reset, RaiseStart:
+		if l.owner != OwnerOurs {
+			ev.Err = errFenced
+			return
+		}
+	}
+	switch e.Kind {
 	case Append:
 		b := e.Bytes
 		if f == half {

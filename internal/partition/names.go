@@ -78,6 +78,9 @@ func (n Note) String() string {
 				s += " (not retried)"
 			}
 		}
+		if n.To == statemachine.Stopped && n.Message != "" {
+			s += ": " + n.Message
+		}
 		return s
 	case RecordsDropped:
 		return n.Truncated.String()

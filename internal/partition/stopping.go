@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/clustermirror/clustermirror/logtrunc"
 	"github.com/clustermirror/clustermirror/statemachine"
 	"github.com/clustermirror/clustermirror/txnabort"
 )
@@ -17,6 +19,8 @@ type stopping struct {
 	markerWaits int
 	opens       int
 	justOpened  bool
+	unmarked    bool   // LME and LMO are recorded by this process, and it has not come to opening the log
+	stoppedWhy  string // what is to be known of a STOPPED log that was the clients' before the stop
 
 	carrying    bool // before STOPPING is persisted: is the log still as an earlier stop left it?
 	carryTries  int
@@ -102,8 +106,13 @@ func (c *Core) stopOwner(e *Event) {
 	case OwnerForeign:
 		c.fail("stopping: "+foreignMessage, false)
 	case OwnerOpen:
-		// Clients write: either this stop had come this far, or this episode never closed the log. Aborting and resetting now would hit clients.
-		c.stopAbove((*Core).stopped)
+		// Clients write: either this stop had come this far, or this episode never had the log, or it was taken from the mirror. Aborting and resetting now would hit clients.
+		if c.recorded() && !c.unmarked && c.resetAt >= c.lme.Offset-1 || c.rec.FoundOpen || c.led < 0 {
+			c.stopAbove((*Core).stopped)
+			return
+		}
+		c.rewind(min(c.upTo, c.ours.replicated)) // what lies above may be gone, and something else in its place
+		c.sync((*Core).stopTaken)
 	default:
 		if c.rec.FoundOpen { // the log is the clients': their transactions are not ours to abort, their records not mirrored
 			if !c.logLost() {
@@ -113,6 +122,69 @@ func (c *Core) stopOwner(e *Event) {
 		}
 		c.sync((*Core).stopQuiesce)
 	}
+}
+
+// stopTaken ends the mirroring of a log that somebody else leads although it was not stopped: clients may write it already. Where the mirror ended is recorded, so that a
+// failback knows it, and the producer ids are settled; in the log nothing is written.
+func (c *Core) stopTaken() {
+	end := c.mirroredEnd()
+	cache := logtrunc.NewCache(c.epochs.Entries()...)
+	cache.TruncateTo(end)
+	lme := c.lastMirrorEpoch(cache.Latest(), end)
+	if c.recorded() {
+		lme = copyLME(c.lme)
+	}
+	c.stopStep(statemachine.QuiesceGroups)
+	c.ask(Effect{Kind: QuiesceGroups}, func(c *Core, e *Event) {
+		if c.quiesced(e) {
+			c.settle(func(c *Core) { c.takenAbove(lme) })
+		}
+	})
+}
+
+// takenAbove records it, with the move to STOPPED, once the leader epoch is above the last mirror epoch.
+func (c *Core) takenAbove(lme *statemachine.LastMirrorEpoch) {
+	record := func(c *Core) {
+		c.justOpened = true
+		c.stoppedWhy, c.unmarked = c.taken(lme.Offset), false
+		c.moveWith(statemachine.Stopped, lme)
+	}
+	if c.log.LeaderEpoch > lme.Epoch {
+		record(c)
+		return
+	}
+	c.stopStep(statemachine.StopRaiseEpoch)
+	c.ask(Effect{Kind: RaiseEpoch, Epoch: lme.Epoch + 1}, func(c *Core, e *Event) {
+		if c.raised(e, lme.Epoch+1) {
+			record(c)
+		}
+	})
+}
+
+// taken says what a person has to know of such a log.
+func (c *Core) taken(end int64) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the log was open for clients before the stop: the mirror ended at %d, and what lies above was written by clients", end)
+	if c.log.End <= end {
+		b.Reset()
+		fmt.Fprintf(&b, "the log was open for clients before the stop: the mirror ended at %d, and nothing lies above", end)
+	}
+	var open []string
+	first := int64(-1)
+	for _, t := range c.producers.InFlight() {
+		if t.FirstOffset >= end {
+			continue
+		}
+		open = append(open, fmt.Sprintf("producer %d epoch %d since %d", t.ProducerID, t.ProducerEpoch, t.FirstOffset))
+		if first < 0 || t.FirstOffset < first {
+			first = t.FirstOffset
+		}
+	}
+	if len(open) > 0 {
+		fmt.Fprintf(&b, ". Transactions of the source that were open are not aborted, because the log is not the mirror's to write: %s. Readers of committed records wait at %d until you abort them "+
+			"(kafka-transactions.sh abort --topic %s --partition %d --start-offset %d)", strings.Join(open, ", "), first, c.cfg.Topic, c.cfg.Partition, first)
+	}
+	return b.String()
 }
 
 // stopAbove goes on when the leader epoch is above the last mirror epoch.
@@ -132,12 +204,19 @@ func (c *Core) stopAbove(then func(*Core)) {
 func (c *Core) stopQuiesce() {
 	c.stopStep(statemachine.QuiesceGroups)
 	c.ask(Effect{Kind: QuiesceGroups}, func(c *Core, e *Event) {
-		if e.Err != nil && !errors.Is(e.Err, context.DeadlineExceeded) {
-			c.stopFailed("the offset sync of its groups cannot be ended", e.Err)
-			return
+		if c.quiesced(e) {
+			c.stopReplicate()
 		}
-		c.stopReplicate()
 	})
+}
+
+// quiesced takes the answer to QuiesceGroups; false: the stop has failed over it.
+func (c *Core) quiesced(e *Event) bool {
+	if e.Err != nil && !errors.Is(e.Err, context.DeadlineExceeded) {
+		c.stopFailed("the offset sync of its groups cannot be ended", e.Err)
+		return false
+	}
+	return true
 }
 
 // stopReplicate lets the replicas confirm what was copied, for a bounded time. Once LME and LMO are recorded all of it was confirmed.
@@ -151,6 +230,10 @@ func (c *Core) stopReplicate() {
 		late := errors.Is(e.Err, context.DeadlineExceeded)
 		if e.Err != nil && !late {
 			c.stopFailed("the replicas cannot be waited for", e.Err)
+			return
+		}
+		if e.Log.End > c.log.End {
+			c.stopFailed("the replicas are waited for", fmt.Errorf("the log ends at %d, and at %d when it was asked who may write it: somebody else writes", e.Log.End, c.log.End))
 			return
 		}
 		c.setLog(e.Log)
@@ -183,13 +266,19 @@ func (c *Core) stopRecord() {
 		}
 		return
 	}
-	lme := &statemachine.LastMirrorEpoch{
-		Epoch: c.epochs.Latest(), Offset: c.log.End, SourceClusterID: c.cluster, Episode: c.rec.Episode, SourceTopicID: c.topicID,
-	}
+	c.persist(c.rec, c.lastMirrorEpoch(c.epochs.Latest(), c.log.End), func(c *Core) {
+		c.unmarked = true
+		c.stopRaise()
+	})
+}
+
+// lastMirrorEpoch is this episode's record.
+func (c *Core) lastMirrorEpoch(epoch int32, end int64) *statemachine.LastMirrorEpoch {
+	lme := &statemachine.LastMirrorEpoch{Epoch: epoch, Offset: end, SourceClusterID: c.cluster, Episode: c.rec.Episode, SourceTopicID: c.topicID}
 	if c.lme != nil && lme.SourceClusterID == "" {
 		lme.SourceClusterID = c.lme.SourceClusterID
 	}
-	c.persist(c.rec, lme, (*Core).stopRaise)
+	return lme
 }
 
 // logLost fails the partition if its log ends below where the last mirror ended, and nothing was cut since (decision 19): clients would write over offsets that are known
@@ -321,11 +410,14 @@ func (c *Core) stopMarkers() {
 	})
 }
 
-func (c *Core) stopSettle() {
+func (c *Core) stopSettle() { c.settle((*Core).stopClamp) }
+
+// settle has the destination give out no producer id that is in the log.
+func (c *Core) settle(then func(*Core)) {
 	c.stopStep(statemachine.SettleProducerIDs)
 	highest := c.highestProducerID()
 	if highest < 0 {
-		c.stopClamp()
+		then(c)
 		return
 	}
 	c.ask(Effect{Kind: SettleProducerIDs, Offset: highest}, func(c *Core, e *Event) {
@@ -333,7 +425,7 @@ func (c *Core) stopSettle() {
 			c.stopFailed(fmt.Sprintf("the destination's producer ids cannot be moved above %d", highest), e.Err)
 			return
 		}
-		c.stopClamp()
+		then(c)
 	})
 }
 
@@ -350,6 +442,7 @@ func (c *Core) stopClamp() {
 
 func (c *Core) stopOpen() {
 	c.stopStep(statemachine.OpenLog)
+	c.unmarked = false
 	c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {
 		if e.Err != nil {
 			c.stopFailed("the log cannot be opened for clients", e.Err)
