@@ -2,11 +2,13 @@ package kraft
 
 import (
 	"context"
+	"fmt"
 	"sync"
 )
 
-// barrier keeps fences, which touch everything that this process leads, apart from what must not be met by one: creations, take-overs and hand-overs share it, a fence excludes
-// them. A fence that waits lets no new one begin, so it is not put off for ever. The zero value is ready.
+// barrier keeps fences, which touch everything that this process leads, apart from what must not be met by one: the moments of creations, take-overs and hand-overs in which stock
+// brokers are in sync share it, a fence excludes them. A fence that waits lets no new one begin, so it is not put off for ever. So nothing that may take long, a dead broker or a late
+// follower, is waited for while it is shared, and no partition's work is begun then: who works on a partition may wait for the barrier. The zero value is ready.
 type barrier struct {
 	mu       sync.Mutex
 	shared   int
@@ -18,6 +20,15 @@ type barrier struct {
 // share begins something that no fence may meet. Every share is ended by one unshare.
 func (b *barrier) share(ctx context.Context) error {
 	return b.await(ctx, func() bool { return !b.excluded && b.waiting == 0 }, func() { b.shared++ })
+}
+
+// sharing runs f while no fence may happen.
+func (b *barrier) sharing(ctx context.Context, f func() error) error {
+	if err := b.share(ctx); err != nil {
+		return fmt.Errorf("kraft: leader epochs are being raised: %w", err)
+	}
+	defer b.unshare()
+	return f()
 }
 
 func (b *barrier) unshare() { b.change(func() { b.shared-- }) }

@@ -39,10 +39,6 @@ func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (m
 	if len(d.liveBrokers()) < d.cfg.ReplicationFactor {
 		return mirror.Topic{}, fmt.Errorf("kraft: creating topic %s: %d copies are wanted and only brokers %v are alive; start the others, or lower ReplicationFactor", spec.Name, d.cfg.ReplicationFactor, d.liveBrokers())
 	}
-	if err := d.barrier.share(ctx); err != nil {
-		return mirror.Topic{}, err
-	}
-	defer d.barrier.unshare()
 	d.keepSettings(spec.Name)
 	defer d.freeSettings(spec.Name)
 	configs := maps.Clone(spec.Configs)
@@ -66,10 +62,12 @@ func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (m
 		return mirror.Topic{}, err
 	}
 	exists := false
-	err := d.membership.uncordoned(ctx, func() error {
-		err := d.requests.createTopic(ctx, spec.Name, alone, configs)
-		exists = errors.Is(err, kerr.TopicAlreadyExists)
-		return err
+	err := d.barrier.sharing(ctx, func() error { // a fenced broker is given nothing
+		return d.membership.uncordoned(ctx, func() error {
+			err := d.requests.createTopic(ctx, spec.Name, alone, configs)
+			exists = errors.Is(err, kerr.TopicAlreadyExists)
+			return err
+		})
 	})
 	if err != nil && !exists {
 		return mirror.Topic{}, err
@@ -147,10 +145,8 @@ func (d *Destination) GrowTopic(ctx context.Context, name string, partitions int
 	case partitions == t.Partitions:
 		return t, nil
 	}
-	if err := d.barrier.share(ctx); err != nil {
-		return t, err
-	}
-	defer d.barrier.unshare()
+	d.keepSettings(name)
+	defer d.freeSettings(name)
 	first, err := d.partition(mirror.TopicPartition{Topic: name})
 	if err != nil {
 		return t, err
@@ -167,12 +163,23 @@ func (d *Destination) GrowTopic(ctx context.Context, name string, partitions int
 			assignment = append(assignment, replicas)
 		}
 	}
-	if err := d.membership.uncordoned(ctx, func() error { return d.requests.createPartitions(ctx, name, partitions, assignment) }); err != nil {
-		return t, err
-	}
-	if err := d.meta.wait(ctx, fmt.Sprintf("%d partitions of topic %s", partitions, name), func(im *clustermetadata.Image) bool {
-		_, n, ok := im.Topic(name)
-		return !ok || n >= int(partitions)
+	// The new partitions' replicas are in sync from the start: no fence before they are taken out.
+	if err := d.barrier.sharing(ctx, func() error {
+		if err := d.membership.uncordoned(ctx, func() error { return d.requests.createPartitions(ctx, name, partitions, assignment) }); err != nil {
+			return err
+		}
+		if err := d.meta.wait(ctx, fmt.Sprintf("%d partitions of topic %s", partitions, name), func(im *clustermetadata.Image) bool {
+			_, n, ok := im.Topic(name)
+			return !ok || n >= int(partitions)
+		}); err != nil || !ours {
+			return err
+		}
+		return d.each(ctx, name, before, partitions, func(ctx context.Context, tp mirror.TopicPartition) error {
+			if err := d.awaitLeading(ctx, tp); err != nil {
+				return err
+			}
+			return d.alone(ctx, tp)
+		})
 	}); err != nil {
 		return t, err
 	}
@@ -198,10 +205,7 @@ func (d *Destination) placement(partition, n int) ([]int32, error) {
 // shape brings empty partitions [from, to) of a topic that this process leads to their shape, and opens their logs.
 func (d *Destination) shape(ctx context.Context, topic string, from, to int32) error {
 	return d.each(ctx, topic, from, to, func(ctx context.Context, tp mirror.TopicPartition) error {
-		if err := d.meta.wait(ctx, fmt.Sprintf("this process to lead %s-%d", topic, tp.Partition), func(im *clustermetadata.Image) bool {
-			p, ok := im.Partition(tp.Topic, tp.Partition)
-			return !ok || p.Leader == d.cfg.NodeID
-		}); err != nil {
+		if err := d.awaitLeading(ctx, tp); err != nil {
 			return err
 		}
 		l := d.log(tp)
@@ -216,8 +220,20 @@ func (d *Destination) shape(ctx context.Context, topic string, from, to int32) e
 		if err != nil {
 			return err
 		}
-		l.begin(p, leaderlog.Found{})
+		if l.mine("") != nil || l.log.Held() { // else somebody was faster, and it may hold something already
+			l.begin(p, leaderlog.Found{})
+		}
+		if l.log.Start() != l.log.End() {
+			return nil // what is appended to is in its shape
+		}
 		return d.complete(ctx, l)
+	})
+}
+
+func (d *Destination) awaitLeading(ctx context.Context, tp mirror.TopicPartition) error {
+	return d.meta.wait(ctx, fmt.Sprintf("this process to lead %s-%d", tp.Topic, tp.Partition), func(im *clustermetadata.Image) bool {
+		p, ok := im.Partition(tp.Topic, tp.Partition)
+		return !ok || p.Leader == d.cfg.NodeID
 	})
 }
 
@@ -241,7 +257,12 @@ func (d *Destination) complete(ctx context.Context, l *Log) error {
 			}
 		}
 		if len(p.Adding) > 0 {
-			if err := d.setISR(ctx, l.tp, replicas, func(p clustermetadata.Partition) bool { return len(p.Adding) == 0 }); err != nil {
+			if err := d.barrier.sharing(ctx, func() error {
+				if err := d.setISR(ctx, l.tp, replicas, func(p clustermetadata.Partition) bool { return len(p.Adding) == 0 }); err != nil {
+					return err
+				}
+				return d.alone(ctx, l.tp)
+			}); err != nil {
 				return err
 			}
 			if p, err = d.partition(l.tp); err != nil {
@@ -256,7 +277,7 @@ func (d *Destination) complete(ctx context.Context, l *Log) error {
 			return d.errorf(l.tp, "somebody cancels the addition of its copies again and again: %w", err)
 		}
 	}
-	return d.alone(ctx, l.tp)
+	return d.barrier.sharing(ctx, func() error { return d.alone(ctx, l.tp) })
 }
 
 // alone makes this process the only in-sync replica, and makes sure that nobody else may be elected.

@@ -22,12 +22,17 @@ import (
 // us is the process of these tests.
 const us = 9999
 
+// other is another mirror process.
+const other = 9998
+
 // fake is a cluster of stock brokers 1, 2 and 3 as far as this package's requests see it: metadata records, and what a controller makes of requests. Copies are empty. What real Kafka does is
 // shown by the tests with real Kafka; this is for moments that those cannot hold still.
 type fake struct {
 	t *testing.T
 	// before is asked before each request takes effect, after it when it has: an error is the answer.
 	before, after func(ctx context.Context, req kmsg.Request) error
+	instead       func(req kmsg.Request) kmsg.Response // answers without effect; nil: what a cluster answers
+	keepsOut      bool                                 // leaders take nobody into the in-sync replicas
 
 	mu     sync.Mutex
 	log    []byte
@@ -50,6 +55,7 @@ func newFake(t *testing.T) *fake {
 		f.broker(id)
 	}
 	f.broker(us)
+	f.broker(other)
 	return f
 }
 
@@ -60,6 +66,7 @@ func (f *fake) process(change ...func(*Config)) *Destination {
 	for _, c := range change {
 		c(&cfg)
 	}
+	cfg.Peers = without([]int32{us, other}, cfg.NodeID)
 	cfg.intercept = f.answer
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -183,6 +190,13 @@ func (f *fake) of(topic string) clustermetadata.Partition {
 	return *f.parts[mirror.TopicPartition{Topic: topic}]
 }
 
+// hook changes before, after, instead and keepsOut.
+func (f *fake) hook(how func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	how()
+}
+
 // count is how many requests of a kind took effect.
 func (f *fake) count(key kmsg.Key) int {
 	f.mu.Lock()
@@ -198,17 +212,26 @@ func (f *fake) answer(ctx context.Context, req kmsg.Request, _ func() (kmsg.Resp
 	if following = following && fetch.ReplicaID == -1 && len(fetch.Topics) == 1 && fetch.Topics[0].Topic == metadataTopic; following {
 		return f.metadata(ctx, fetch), nil
 	}
-	if f.before != nil {
-		if err := f.before(ctx, req); err != nil {
+	f.mu.Lock()
+	before, after := f.before, f.after
+	f.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, req); err != nil {
 			return nil, err
 		}
 	}
 	f.mu.Lock()
-	resp := f.effect(req)
 	f.sent[req.Key()]++
+	var resp kmsg.Response
+	if f.instead != nil {
+		resp = f.instead(req)
+	}
+	if resp == nil {
+		resp = f.effect(req)
+	}
 	f.mu.Unlock()
-	if f.after != nil {
-		if err := f.after(ctx, req); err != nil {
+	if after != nil {
+		if err := after(ctx, req); err != nil {
 			return nil, err
 		}
 	}
@@ -337,7 +360,7 @@ func (f *fake) effect(req kmsg.Request) kmsg.Response {
 				ap.Partition, ap.LastStableOffset = p.Partition, 0
 				at.Partitions = append(at.Partitions, ap)
 				for _, now := range f.parts {
-					if id := req.ReplicaState.ID; now.TopicID == t.TopicID && now.Partition == p.Partition && id >= 0 && !slices.Contains(now.ISR, id) {
+					if id := req.ReplicaState.ID; now.TopicID == t.TopicID && now.Partition == p.Partition && id >= 0 && !f.keepsOut && !slices.Contains(now.ISR, id) {
 						f.alter(now, func(now *clustermetadata.Partition) {
 							now.ISR = append(slices.Clone(now.ISR), id)
 							f.complete(now)

@@ -67,10 +67,6 @@ func (d *Destination) moveAway(ctx context.Context, tp mirror.TopicPartition) er
 		return d.errorf(tp, "no stock broker is alive to take it")
 	}
 	d.notice(Event{Kind: Trouble, Partition: tp, Text: fmt.Sprintf("the cluster placed this partition on broker %d, which holds nothing but mirrored topics: it is moved to %v", d.cfg.NodeID, want)})
-	if err := d.barrier.share(ctx); err != nil {
-		return err
-	}
-	defer d.barrier.unshare()
 	if err := d.setReplicas(ctx, tp, want); err != nil {
 		return err
 	}
@@ -79,7 +75,9 @@ func (d *Destination) moveAway(ctx context.Context, tp mirror.TopicPartition) er
 			return nil
 		}
 		if p.Leader == d.cfg.NodeID { // only the leader can say who is in sync, and its log is empty
-			if err := d.setISR(ctx, tp, append([]int32{d.cfg.NodeID}, want...), func(p clustermetadata.Partition) bool { return !slices.Contains(p.Replicas, d.cfg.NodeID) }); err != nil {
+			if err := d.barrier.sharing(ctx, func() error {
+				return d.setISR(ctx, tp, append([]int32{d.cfg.NodeID}, want...), func(p clustermetadata.Partition) bool { return !slices.Contains(p.Replicas, d.cfg.NodeID) })
+			}); err != nil {
 				return err
 			}
 			continue

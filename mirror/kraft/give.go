@@ -38,10 +38,6 @@ func (d *Destination) Give(ctx context.Context, tp mirror.TopicPartition, peer i
 	if l == nil {
 		return d.errorf(tp, "it is not led here: %w", mirror.ErrFenced)
 	}
-	if err := d.barrier.share(ctx); err != nil {
-		return d.errorf(tp, "leader epochs are being raised: %w", err)
-	}
-	defer d.barrier.unshare()
 	if err := l.work.take(ctx); err != nil {
 		return d.errorf(tp, "something else is under way with it: %w", err)
 	}
@@ -63,13 +59,17 @@ func (d *Destination) Give(ctx context.Context, tp mirror.TopicPartition, peer i
 	}
 	l.setOpening(true)
 	defer l.setOpening(false)
-	l.log.Hold() // nothing is appended from here on
+	l.setShut(true) // nothing is appended from here on
+	defer l.setShut(false)
+	l.log.Hold()
 	if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, tp, append([]int32{peer}, stock...)) }); err != nil {
 		l.log.Release()
 		return err
 	}
 	everybody := append([]int32{d.cfg.NodeID, peer}, stock...)
-	if err := d.setISR(ctx, tp, everybody, func(p clustermetadata.Partition) bool { return !slices.Contains(p.Replicas, d.cfg.NodeID) }); err != nil {
+	if err := d.barrier.sharing(ctx, func() error {
+		return d.setISR(ctx, tp, everybody, func(p clustermetadata.Partition) bool { return !slices.Contains(p.Replicas, d.cfg.NodeID) })
+	}); err != nil {
 		l.log.Release()
 		return err
 	}

@@ -36,10 +36,6 @@ func (l *Log) Open(ctx context.Context) error {
 	if err := d.usable(); err != nil {
 		return err
 	}
-	if err := d.barrier.share(ctx); err != nil {
-		return d.errorf(l.tp, "hand-over: leader epochs are being raised: %w", err)
-	}
-	defer d.barrier.unshare()
 	if err := l.work.take(ctx); err != nil {
 		return d.errorf(l.tp, "hand-over: something else is under way with it: %w", err)
 	}
@@ -108,8 +104,10 @@ func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 		}
 		// Somebody who cancels reassignments in this moment must not have the AlterPartition meet the old replicas: it would complete nothing and leave stock brokers in sync. The
 		// partition epoch in it sees to that, and the reassignment is asked for again.
-		err := d.setISR(ctx, l.tp, append([]int32{d.cfg.NodeID}, ready...), func(p clustermetadata.Partition) bool {
-			return d.handedOver(p) || !slices.Equal(target(p), ready)
+		err := d.barrier.sharing(ctx, func() error {
+			return d.setISR(ctx, l.tp, append([]int32{d.cfg.NodeID}, ready...), func(p clustermetadata.Partition) bool {
+				return d.handedOver(p) || !slices.Equal(target(p), ready)
+			})
 		})
 		if err == nil {
 			if p, err = d.partition(l.tp); err != nil {

@@ -30,6 +30,7 @@ type Log struct {
 	mu      sync.Mutex
 	ours    bool               // its content is known and it is led here
 	opening bool               // a stock leader is what we are working for
+	shut    bool               // it is being given away: nothing is appended
 	unsafe  string             // what was told last of why nothing may be appended, "" if it may
 	gone    error              // the topic was deleted
 	outside replicareader.Ends // of a log that is not ours
@@ -193,6 +194,12 @@ func (l *Log) metadataChanged(c clustermetadata.Change) {
 	}
 }
 
+func (l *Log) setShut(is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shut = is
+}
+
 func (l *Log) setOpening(is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,6 +273,12 @@ func (l *Log) LeaderEpoch() int32 {
 
 // appendable is why nothing may be appended now although this process leads the partition: whoever could be elected would have it before the topic is stopped, or nobody copies it.
 func (l *Log) appendable() error {
+	l.mu.Lock()
+	shut := l.shut
+	l.mu.Unlock()
+	if shut {
+		return l.d.errorf(l.tp, "it is being given to another mirror process: %w", mirror.ErrFenced)
+	}
 	if err := l.d.exposed(l.tp); err != nil {
 		return err
 	}
@@ -276,7 +289,8 @@ func (l *Log) appendable() error {
 	return err
 }
 
-// Append adds batches to what followers copy. It first moves the cluster's producer ids above those in the batches, so that no producer of the cluster is ever given one of them.
+// Append adds batches to what followers copy. It first moves the cluster's producer ids above those in the batches, so that no broker is given one of them any more. What brokers hold from
+// before they use up soon after that, in the background; a producer that was given such an id until then has it.
 func (l *Log) Append(ctx context.Context, leaderEpoch int32, batches []byte) error {
 	if err := l.mine("append"); err != nil {
 		return err
@@ -480,7 +494,7 @@ func (l *Log) refresh(ctx context.Context) error {
 	return nil
 }
 
-// SettleProducerIDs returns when no broker of the cluster will give out an id up to highest.
+// SettleProducerIDs returns when no live broker of the cluster will give out an id up to highest. Of brokers that are not alive an Event tells.
 func (l *Log) SettleProducerIDs(ctx context.Context, highest int64) error {
 	if err := l.d.producers.settle(ctx, highest); err != nil {
 		return l.d.errorf(l.tp, "%w", err)

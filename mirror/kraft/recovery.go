@@ -76,10 +76,6 @@ func (d *Destination) regainSoon(l *Log) {
 	d.spawn(func(ctx context.Context) {
 		bounded, stop := context.WithTimeout(ctx, copyWait+d.cfg.RequestTimeout)
 		defer stop()
-		if d.barrier.share(bounded) != nil {
-			return
-		}
-		defer d.barrier.unshare()
 		if !l.work.tryTake() {
 			return
 		}
@@ -94,27 +90,17 @@ func (d *Destination) regainSoon(l *Log) {
 }
 
 // bringBack returns when a partition that this process leads is known and in its shape. What a creation or a take-over left half done, because a broker or a controller failed in the
-// middle of it, is finished here: whoever tries again finds the topic there, and asks for no creation. It touches the in-sync replicas, so no fence may meet it.
+// middle of it, is finished here: whoever tries again finds the topic there, and asks for no creation.
 func (l *Log) bringBack(ctx context.Context) error {
-	for shared := false; ; shared = true {
-		if err := l.work.take(ctx); err != nil {
-			return l.d.errorf(l.tp, "something else is under way with it: %w", err)
-		}
-		p, err := l.d.partition(l.tp)
-		if err != nil || l.mine("") == nil && !l.log.Held() && !l.misshapen(p) {
-			l.work.release()
-			return err
-		}
-		if shared {
-			defer l.work.release()
-			return l.regain(ctx)
-		}
-		l.work.release() // the barrier comes first, as everywhere
-		if err := l.d.barrier.share(ctx); err != nil {
-			return l.d.errorf(l.tp, "leader epochs are being raised: %w", err)
-		}
-		defer l.d.barrier.unshare()
+	if err := l.work.take(ctx); err != nil {
+		return l.d.errorf(l.tp, "something else is under way with it: %w", err)
 	}
+	defer l.work.release()
+	p, err := l.d.partition(l.tp)
+	if err != nil || l.mine("") == nil && !l.log.Held() && !l.misshapen(p) {
+		return err
+	}
+	return l.regain(ctx)
 }
 
 // misshapen says that other brokers are in sync, or that an empty log has no copies yet. A log with content whose copies somebody took away is not mended here: its followers would be
@@ -158,7 +144,7 @@ func (l *Log) incomplete(p clustermetadata.Partition) bool {
 	return len(without(target(p), l.d.cfg.NodeID)) == 0 || len(p.Adding) > 0
 }
 
-// regain learns what the partition holds, serves it, and brings it to its shape. Under work; this process leads the partition, and nothing fences it.
+// regain learns what the partition holds, serves it, and brings it to its shape. Under work; this process leads the partition.
 func (l *Log) regain(ctx context.Context) error {
 	d := l.d
 	p, err := d.partition(l.tp)
@@ -175,7 +161,7 @@ func (l *Log) regain(ctx context.Context) error {
 		if err := d.guard(ctx, l.tp.Topic, l.id); err != nil { // else those that are taken out may be elected all the same
 			return err
 		}
-		if err := d.alone(ctx, l.tp); err != nil {
+		if err := d.barrier.sharing(ctx, func() error { return d.alone(ctx, l.tp) }); err != nil {
 			return err
 		}
 	}

@@ -385,8 +385,11 @@ func (d *Destination) setISR(ctx context.Context, tp mirror.TopicPartition, isr 
 		}
 		a, err := d.requests.alterPartition.do(ctx, isrChange{p.TopicID, tp.Partition, p.LeaderEpoch, p.PartitionEpoch, names})
 		if err != nil {
-			if ctx.Err() != nil || d.membership.registered() != nil {
+			if ctx.Err() != nil || d.membership.registered() != nil || errors.Is(err, kerr.ClusterAuthorizationFailed) || errors.Is(err, kerr.StaleBrokerEpoch) {
 				return d.errorf(tp, "in-sync replicas %v: %w", isr, err)
+			}
+			if perr := pause(ctx, 100); perr != nil {
+				return d.errorf(tp, "in-sync replicas %v: %w", isr, errors.Join(err, perr))
 			}
 			if err := d.meta.caughtUp(ctx); err != nil { // it may have been done
 				return err
@@ -406,6 +409,9 @@ func (d *Destination) setISR(ctx context.Context, tp mirror.TopicPartition, isr 
 			}
 		case errors.Is(err, kerr.InvalidUpdateVersion), errors.Is(err, kerr.NotController), errors.Is(err, kerr.FencedLeaderEpoch), errors.Is(err, kerr.OperationNotAttempted):
 			// The partition has changed under us, or our image is late: look again.
+			if perr := pause(ctx, 20); perr != nil {
+				return d.errorf(tp, "in-sync replicas %v: %w", isr, errors.Join(err, perr))
+			}
 			if err := d.meta.caughtUp(ctx); err != nil {
 				return err
 			}

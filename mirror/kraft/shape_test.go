@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/replicaserver"
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 )
@@ -38,17 +40,18 @@ func TestCreationCutShortIsFinished(t *testing.T) {
 			t.Run(after+", then "+who, func(t *testing.T) {
 				c, d := startFake(t)
 				ctx, cut := context.WithCancel(t.Context())
-				c.after = func(_ context.Context, req kmsg.Request) error {
+				after := func(_ context.Context, req kmsg.Request) error {
 					if req.Key() == key.Int16() && ctx.Err() == nil {
 						cut()
 						return errLost
 					}
 					return nil
 				}
+				c.hook(func() { c.after = after })
 				if _, err := d.CreateTopic(ctx, mirror.TopicSpec{Name: "orders", Partitions: 1}); err == nil {
 					t.Fatal("the creation was not cut short")
 				}
-				c.after = nil
+				c.hook(func() { c.after = nil })
 				if err := d.meta.caughtUp(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -94,20 +97,21 @@ func TestCreationCutShortIsFinished(t *testing.T) {
 func TestAnotherTakeOverKeepsItsSettings(t *testing.T) {
 	log := keyedlog.NewMemory()
 	c, taker := startFake(t, func(cfg *Config) { cfg.Remember = log })
-	peer := c.process(func(cfg *Config) { cfg.NodeID, cfg.Remember = 9998, log.Again() })
+	peer := c.process(func(cfg *Config) { cfg.NodeID, cfg.Remember = other, log.Again() })
 	c.topic("orders", []int32{1, 2, 3})
 	c.set("orders", minInSync, "2")
 	if err := taker.meta.caughtUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	reached, goOn := make(chan struct{}), make(chan struct{})
-	c.before = func(_ context.Context, req kmsg.Request) error {
+	before := func(_ context.Context, req kmsg.Request) error {
 		if r, ok := req.(*kmsg.AlterPartitionAssignmentsRequest); ok && slices.Contains(r.Topics[0].Partitions[0].Replicas, us) && c.count(kmsg.AlterPartitionAssignments) == 0 {
 			close(reached)
 			<-goOn
 		}
 		return nil
 	}
+	c.hook(func() { c.before = before })
 	l := taker.log(orders)
 	done := make(chan error)
 	go func() { done <- l.CloseForWrites(within(t, 10*time.Second)) }()
@@ -167,5 +171,160 @@ func TestAdoptedSettingsAreTheTopicsOwn(t *testing.T) {
 	}
 	if p := c.of("orders"); !inShape(p) || d.unsafeTopic("orders") != "" {
 		t.Errorf("not its shape: %+v, %s", p, d.unsafeTopic("orders"))
+	}
+}
+
+// TestInSyncChangeBacksOff: an answer that no repetition changes ends a change of the in-sync replicas, and another error is not repeated without a pause.
+func TestInSyncChangeBacksOff(t *testing.T) {
+	for _, reason := range []*kerr.Error{kerr.ClusterAuthorizationFailed, kerr.StaleBrokerEpoch, kerr.UnknownServerError} {
+		c, d := startFake(t)
+		instead := func(req kmsg.Request) kmsg.Response {
+			if req.Key() != kmsg.AlterPartition.Int16() {
+				return nil
+			}
+			resp := kmsg.NewPtrAlterPartitionResponse()
+			resp.ErrorCode = reason.Code
+			return resp
+		}
+		c.hook(func() { c.instead = instead })
+		began := time.Now()
+		_, err := d.CreateTopic(within(t, time.Second), mirror.TopicSpec{Name: "orders", Partitions: 1})
+		if err == nil || !errors.Is(err, reason) {
+			t.Errorf("%v: %v", reason, err)
+		}
+		n := c.count(kmsg.AlterPartition)
+		if last := reason == kerr.UnknownServerError; !last && (n != 1 || time.Since(began) > 900*time.Millisecond) || last && n > 15 {
+			t.Errorf("%v: asked %d times", reason, n)
+		}
+	}
+}
+
+// TestAFenceIsNotHeldUp: a take-over that its leader keeps out, a hand-over and a gift that wait for followers do not keep a fence waiting.
+func TestAFenceIsNotHeldUp(t *testing.T) {
+	for what, begin := range map[string]func(context.Context, *fake, *Destination, func()) error{
+		"take-over": func(ctx context.Context, c *fake, d *Destination, ready func()) error {
+			c.hook(func() { c.keepsOut = true })
+			c.topic("orders", []int32{1, 2, 3})
+			if err := d.meta.caughtUp(ctx); err != nil {
+				return err
+			}
+			l := d.log(orders)
+			ready()
+			return l.CloseForWrites(ctx)
+		},
+		"hand-over": func(ctx context.Context, _ *fake, d *Destination, ready func()) error {
+			if _, err := d.CreateTopic(ctx, mirror.TopicSpec{Name: "orders", Partitions: 1}); err != nil {
+				return err
+			}
+			ready()
+			return d.known(orders).Open(ctx)
+		},
+		"gift": func(ctx context.Context, _ *fake, d *Destination, ready func()) error {
+			if _, err := d.CreateTopic(ctx, mirror.TopicSpec{Name: "orders", Partitions: 1}); err != nil {
+				return err
+			}
+			ready()
+			return d.Give(ctx, orders, other)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			c, d := startFake(t)
+			ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+			defer stop()
+			ended := make(chan error, 1)
+			ready := make(chan struct{})
+			go func() { ended <- begin(ctx, c, d, func() { close(ready) }) }()
+			<-ready
+			for len(d.known(orders).work) == 0 || what == "take-over" && c.count(kmsg.Fetch) < 3 { // until it is under way for good
+				if pause(ctx, 5) != nil {
+					t.Fatal("it was never under way: ", <-ended)
+				}
+			}
+			began := time.Now()
+			if err := d.barrier.exclude(ctx); err != nil {
+				t.Fatalf("a fence waited for %v: %v", time.Since(began), err)
+			}
+			select {
+			case err := <-ended:
+				t.Errorf("the fence came after it had ended: %v", err)
+			default:
+			}
+			d.barrier.include()
+			stop()
+			<-ended
+		})
+	}
+}
+
+// everybodyHas says what followers that have the whole log have asked for.
+func everybodyHas(l *Log) {
+	for id := int32(1); id <= 3; id++ {
+		l.log.Fetch(replicaserver.FetchQuery{Broker: id, BrokerEpoch: 7, LeaderEpoch: -1, Offset: l.log.End(), LastFetchedEpoch: -1, MaxBytes: 1 << 20})
+	}
+}
+
+// TestNothingIsAppendedToAGift: while a partition is being given to another mirror process nothing is appended here any more; when that has failed it goes on.
+func TestNothingIsAppendedToAGift(t *testing.T) {
+	c, d := startFake(t)
+	if _, err := d.CreateTopic(within(t, 5*time.Second), mirror.TopicSpec{Name: "orders", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	l := d.known(orders)
+	everybodyHas(l)
+	during := make(chan error, 100)
+	before := func(_ context.Context, req kmsg.Request) error {
+		if req.Key() == kmsg.AlterPartitionAssignments.Int16() {
+			during <- l.Append(within(t, time.Second), 0, oneBatch(0))
+			return errLost
+		}
+		return nil
+	}
+	c.hook(func() { c.before = before })
+	if err := d.Give(within(t, time.Second), orders, other); err == nil {
+		t.Error("it was given away")
+	}
+	if err := <-during; !errors.Is(err, mirror.ErrFenced) {
+		t.Errorf("appended while it was being given away: %v", err)
+	}
+	c.hook(func() { c.before = nil })
+	if err := l.Append(within(t, time.Second), 0, oneBatch(0)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGrowingTouchesNoOtherLog: growing a topic keeps its settings from being put back, and who asks for the shape of a log that is begun already does not empty it.
+func TestGrowingTouchesNoOtherLog(t *testing.T) {
+	c, d := startFake(t)
+	if _, err := d.CreateTopic(within(t, 5*time.Second), mirror.TopicSpec{Name: "orders", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	l := d.known(orders)
+	if err := l.Append(within(t, time.Second), 0, oneBatch(0)); err != nil {
+		t.Fatal(err)
+	}
+	inUse := make(chan bool, 1)
+	before := func(_ context.Context, req kmsg.Request) error {
+		if req.Key() == kmsg.CreatePartitions.Int16() {
+			inUse <- d.settingsInUse("orders")
+		}
+		return nil
+	}
+	c.hook(func() { c.before = before })
+	if _, err := d.GrowTopic(within(t, 5*time.Second), "orders", 2); err != nil {
+		t.Error(err)
+	}
+	if !<-inUse {
+		t.Error("its settings may be put back while it grows")
+	}
+	if err := d.shape(within(t, 5*time.Second), "orders", 0, 2); err != nil {
+		t.Error(err)
+	}
+	if end := l.End(); end != 1 {
+		t.Errorf("its log ends at %d", end)
+	}
+	second := d.known(mirror.TopicPartition{Topic: "orders", Partition: 1})
+	if p, err := d.partition(second.tp); err != nil || !inShape(p) {
+		t.Errorf("the new partition is not in its shape: %+v, %v", p, err)
 	}
 }

@@ -33,10 +33,6 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 	if err := d.usable(); err != nil {
 		return err
 	}
-	if err := d.barrier.share(ctx); err != nil {
-		return d.errorf(l.tp, "take-over: leader epochs are being raised: %w", err)
-	}
-	defer d.barrier.unshare()
 	d.keepSettings(l.tp.Topic)
 	defer d.freeSettings(l.tp.Topic)
 	if err := l.work.take(ctx); err != nil {
@@ -73,7 +69,7 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := d.alone(ctx, l.tp); err != nil {
+	if err := d.barrier.sharing(ctx, func() error { return d.alone(ctx, l.tp) }); err != nil {
 		return err
 	}
 	if l.log.Held() {
@@ -183,25 +179,27 @@ func (l *Log) becomeLeader(ctx context.Context, p clustermetadata.Partition) err
 		if p.Leader == d.cfg.NodeID {
 			return nil
 		}
-		if slices.Contains(p.ISR, d.cfg.NodeID) {
-			answer, err := d.requests.elect.do(ctx, l.tp)
-			if err = errors.Join(err, answer); err != nil {
-				return err
-			}
-			if err := d.meta.wait(ctx, fmt.Sprintf("this process to be elected for %s-%d", l.tp.Topic, l.tp.Partition), func(im *clustermetadata.Image) bool {
-				now, ok := im.Partition(l.tp.Topic, l.tp.Partition)
-				return !ok || now.PartitionEpoch > p.PartitionEpoch
-			}); err != nil {
-				return err
-			}
-			continue
-		}
 		if !slices.Contains(p.Replicas, d.cfg.NodeID) { // somebody has cancelled the addition
 			if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, l.tp, replicas) }); err != nil {
 				return err
 			}
 			continue
 		}
+		// A fence that comes between two tries finds this process out of the in-sync replicas, or leading alone.
+		if err := d.barrier.sharing(ctx, func() error { return l.enter(ctx) }); err != nil {
+			return err
+		}
+	}
+}
+
+// enter does one try of step 3, and step 4 if it led to something.
+func (l *Log) enter(ctx context.Context) error {
+	d := l.d
+	p, err := d.partition(l.tp)
+	if err != nil {
+		return err
+	}
+	if p.Leader != d.cfg.NodeID && !slices.Contains(p.ISR, d.cfg.NodeID) {
 		if err := l.showUp(ctx, p); err != nil {
 			return err
 		}
@@ -215,7 +213,29 @@ func (l *Log) becomeLeader(ctx context.Context, p clustermetadata.Partition) err
 		if err != nil && ctx.Err() != nil {
 			return d.errorf(l.tp, "take-over: its leader %d does not take this process into the in-sync replicas; clients that write all the time keep it out: end them: %w", p.Leader, ctx.Err())
 		}
+		if p, err = d.partition(l.tp); err != nil {
+			return err
+		}
 	}
+	if p.Leader != d.cfg.NodeID && slices.Contains(p.ISR, d.cfg.NodeID) {
+		answer, err := d.requests.elect.do(ctx, l.tp)
+		if err = errors.Join(err, answer); err != nil {
+			return err
+		}
+		if err := d.meta.wait(ctx, fmt.Sprintf("this process to be elected for %s-%d", l.tp.Topic, l.tp.Partition), func(im *clustermetadata.Image) bool {
+			now, ok := im.Partition(l.tp.Topic, l.tp.Partition)
+			return !ok || now.PartitionEpoch > p.PartitionEpoch
+		}); err != nil {
+			return err
+		}
+		if p, err = d.partition(l.tp); err != nil {
+			return err
+		}
+	}
+	if p.Leader == d.cfg.NodeID {
+		return d.alone(ctx, l.tp)
+	}
+	return nil
 }
 
 // showUp sends one replica fetch at the leader's log end. It holds nothing of the log: what it says is that it would be ready to lead, and it will be before anybody is served.
