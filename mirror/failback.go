@@ -113,7 +113,9 @@ func (m *Mirror) examine(ctx context.Context, s *Snapshot, t *SourceTopic, own s
 		}
 		if err == nil {
 			p.SourceLeader, p.SourceLeaderEpoch, p.SourceStart, p.SourceEnd, p.SourceSeen = v.LeaderID, v.LeaderEpoch, v.LogStart, v.HighWatermark, time.Now()
-			err = m.compareEpochs(ctx, log, &p, &ev)
+			if !inStep(&p, records[statemachine.Key{Mirror: m.cfg.Name, TopicID: here.ID, Partition: tp.Partition}], s.SourceClusterID) {
+				err = m.compareEpochs(ctx, log, &p, &ev)
+			}
 		}
 		if err != nil {
 			p.State, p.Reason, p.NeedsConsent = statemachine.Failed, err.Error(), nil
@@ -122,6 +124,16 @@ func (m *Mirror) examine(ctx context.Context, s *Snapshot, t *SourceTopic, own s
 		s.Evidence = append(s.Evidence, ev)
 	}
 	return nil
+}
+
+// inStep says that this mirror copies the partition from that source already: what it has copied lies above where an earlier mirror in the other direction ended, and is the
+// source's all the same.
+func inStep(p *PartitionStatus, e statemachine.Entry, source string) bool {
+	switch p.State {
+	case statemachine.Mirroring, statemachine.EpochFencing, statemachine.Pausing, statemachine.Paused:
+		return p.Owner == OwnerOurs && e.State.SourceClusterID == source && e.State.SourceTopicID == p.SourceTopicID
+	}
+	return false
 }
 
 // compareEpochs finds the point up to which the local log is the source's, as PREPARING will.
@@ -183,9 +195,21 @@ func (m *Mirror) compareEpochs(ctx context.Context, log Log, p *PartitionStatus,
 }
 
 // readEpochs reads the leader-epoch cache of a log from the headers of its batches.
+// A Log that knows its epochs is read from where that ends.
 func readEpochs(ctx context.Context, log LogReader) (*logtrunc.Cache, error) {
 	epochs, start := logtrunc.NewCache(), log.Start()
-	err := readLog(ctx, log, start, log.End(), func(b []byte) error {
+	from := start
+	if r, ok := log.(Recoverer); ok {
+		if known, err := r.Recovered(ctx); err == nil && known.From > start && known.From <= log.End() {
+			for _, e := range known.Epochs {
+				if e.Start < known.From {
+					epochs.Assign(e.Epoch, max(e.Start, start))
+				}
+			}
+			from = known.From
+		}
+	}
+	err := readLog(ctx, log, from, log.End(), func(b []byte) error {
 		for info := range Batches(b) {
 			epochs.Assign(info.LeaderEpoch, max(info.Base, start))
 		}

@@ -82,6 +82,25 @@ func TestF84FailbackWithoutCopyingEverythingAgain(t *testing.T) {
 		if !bytes.HasPrefix(m.a.raw("t", 0), records(5, 0, 880)) {
 			t.Error("something below 880 has changed")
 		}
+
+		// A mirror that is in step is planned as what it is, also when it has copied on: nothing of that is given up.
+		for range 20 {
+			m.b.produce("t", 0, "written after the failback")
+		}
+		back.untilInStep()
+		m.same(0)
+		back.close()
+		back = open(t, "back", m.b.Cluster, m.a, func(c *mirror.Config) { c.Sink = sink })
+		defer back.close()
+		back.start("t")
+		back.untilInStep()
+		if plan, err = back.PlanFailback(t.Context(), "t"); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "given up of a mirror in step", []any{plan.Dropped, plan.Severity, plan.Partitions[0].Outcome}, []any{int64(0), mirror.SeveritySafe, mirror.OutcomeGo})
+		if plan.Partitions[0].From.String() != plan.Partitions[0].To.String() {
+			t.Errorf("consent is asked for:\n%s", plan)
+		}
 	})
 }
 
