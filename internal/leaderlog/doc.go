@@ -62,6 +62,9 @@ appended still: so every epoch from above our latest batch's to our own ends whe
 looked at too, which tells apart epochs that began at different offsets. Limits, above. And a follower inside one of our batches, or at a Start that may lie inside one, is told to cut, for
 a stock follower gives the partition up on a batch that begins below its end, unless its own log is empty.
 
+Stock followers delete old batches of their copies by themselves, as their topic's retention says. Start follows (followStarts): it is never below what the live copies, together, still have. A follower
+that asks below, with a disk that was replaced, is out of range, and begins at Start.
+
 An empty follower (last epoch -1) is accepted anywhere in the log, as by Kafka; its position is Start until it has a batch.
 
 # Cuts

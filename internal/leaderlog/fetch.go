@@ -100,7 +100,10 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 		return a
 	}
 	l.accept(f, q, a.Back)
-	a.HighWatermark = l.replicated
+	if f.begins > l.start {
+		l.followStarts()
+	}
+	a.HighWatermark, a.LogStart = l.replicated, l.start
 	return a
 }
 
@@ -131,6 +134,7 @@ func (f *follower) is(epoch int64) bool {
 // certain: the server may have kept what was read before. Its limit stays until it is answered from the window, or was told the limit. So it may have to take one answer's bytes twice. Under mu.
 func (l *Log) accept(f *follower, q replicaserver.FetchQuery, back bool) {
 	position := l.reached(q.Offset)
+	f.begins, f.empty = min(q.LogStart, q.Offset), q.LastFetchedEpoch < 0
 	if q.LastFetchedEpoch < 0 && l.epochs.EpochAt(q.Offset-1) >= 0 {
 		position = l.start // it holds nothing, wherever its log begins
 	}

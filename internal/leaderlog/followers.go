@@ -33,8 +33,11 @@ type follower struct {
 	reading     bool  // its last answer was that batches are read back for it
 	stale       bool  // that was before a cut: it may be sent batches that were cut, and they are not known to have been
 	logStart    int64
-	registered  int64 // its broker epoch as the cluster has it; -1 unknown
-	brokerEpoch int64 // under which it fetched last; -1 never, or unknown
+	begins      int64     // logStart of its last fetch that was accepted
+	empty       bool      // and it had no batch then
+	since       time.Time // when it was forgotten last
+	registered  int64     // its broker epoch as the cluster has it; -1 unknown
+	brokerEpoch int64     // under which it fetched last; -1 never, or unknown
 	seen        time.Time
 }
 
@@ -65,7 +68,7 @@ func (l *Log) SetFollowers(ids, live []int32, registered map[int32]int64, want i
 		}
 		f.live = slices.Contains(live, id)
 		if epoch, ok := registered[id]; ok {
-			f.under(epoch)
+			f.under(epoch, l.now())
 		}
 		l.followers = append(l.followers, f)
 	}
@@ -76,7 +79,7 @@ func (l *Log) SetFollowers(ids, live []int32, registered map[int32]int64, want i
 
 // forget makes a follower one that has not fetched yet. Under mu.
 func (l *Log) forget(f *follower) {
-	*f = follower{id: f.id, live: f.live, registered: f.registered, position: -1, hint: -1, limit: l.lowestCut, logStart: -1, brokerEpoch: -1}
+	*f = follower{id: f.id, live: f.live, registered: f.registered, position: -1, hint: -1, limit: l.lowestCut, logStart: -1, brokerEpoch: -1, since: l.now()}
 	if limit, ok := l.found.Limits[f.id]; ok {
 		f.limit = min(f.limit, limit)
 	}
@@ -87,12 +90,12 @@ func (l *Log) forget(f *follower) {
 
 // under takes the epoch of a follower's registration; they only grow, and whoever tells an older one is late. What was known of it under another one it need not have any more; which cuts it has followed
 // stays. Under mu.
-func (f *follower) under(epoch int64) {
+func (f *follower) under(epoch int64, now time.Time) {
 	if epoch < f.registered {
 		return
 	}
 	if f.registered >= 0 && f.registered != epoch || f.brokerEpoch >= 0 && f.brokerEpoch != epoch {
-		f.position, f.hint, f.truncated, f.brokerEpoch = -1, -1, false, -1
+		f.position, f.hint, f.truncated, f.brokerEpoch, f.since = -1, -1, false, -1, now
 	}
 	f.registered = epoch
 }

@@ -24,6 +24,9 @@ type Options struct {
 	Back      Back             // nil: what is not in memory cannot be read (ErrNoCopy)
 	Memory    *Memory          // the budget of all partitions of the process; nil: one of this partition alone, of 64 MiB
 	Now       func() time.Time // nil: time.Now
+	// Raised is told that every copy begins above Start now, because brokers deleted what lies below, and that Start is there from now on. It is called with the log's lock held: it must not
+	// block, and must not call the log. nil: nobody is told.
+	Raised func(before, start int64)
 }
 
 // Found is what recovery found of a partition in the followers' copies.
@@ -49,6 +52,7 @@ type Log struct {
 	back      Back
 	memory    *Memory
 	now       func() time.Time
+	raised    func(before, start int64)
 
 	mu          sync.Mutex
 	held        bool // gate: followers are put off
@@ -84,7 +88,7 @@ func New(o Options) *Log {
 		o.Now = time.Now
 	}
 	return &Log{
-		topic: o.Topic, partition: o.Partition, back: o.Back, memory: o.Memory, now: o.Now,
+		topic: o.Topic, partition: o.Partition, back: o.Back, memory: o.Memory, now: o.Now, raised: o.Raised,
 		held: true, leaderEpoch: -1, epochs: logtrunc.NewCache(), lowestCut: none, fence: make(chan struct{}),
 	}
 }

@@ -55,13 +55,15 @@ type world struct {
 	values     int
 	replicated int64 // as it was last seen
 	steps      []string
-	waits      int // appends that found the memory full
-	backs      int // reads from copies
+	waits      int             // appends that found the memory full
+	backs      int             // reads from copies
+	registered map[int32]int64 // broker epochs
+	raised     [2]int64
 	found      error
 }
 
 func newWorld(draw func(string, int) int) *world {
-	w := &world{draw: draw, memory: NewMemory(int64(200 + 200*draw("memory", 6))), want: 1 + draw("want", 3), leader: 3}
+	w := &world{draw: draw, memory: NewMemory(int64(200 + 200*draw("memory", 6))), want: 1 + draw("want", 3), leader: 3, registered: map[int32]int64{1: 1, 2: 1, 3: 1}}
 	for id := range int32(3) {
 		w.followers = append(w.followers, newStock(id+1))
 	}
@@ -73,7 +75,8 @@ func newWorld(draw func(string, int) int) *world {
 }
 
 func (w *world) lead(f Found) {
-	w.log = New(Options{Topic: "t", Back: w, Memory: w.memory})
+	w.raised = [2]int64{-1, -1}
+	w.log = New(Options{Topic: "t", Back: w, Memory: w.memory, Raised: func(before, start int64) { w.raised = [2]int64{before, start} }})
 	w.log.Begin(f)
 	w.log.Lead(w.leader)
 	w.seeLive()
@@ -88,14 +91,14 @@ func (w *world) seeLive() {
 		}
 	}
 	w.told = w.want
-	w.log.SetFollowers([]int32{1, 2, 3}, live, nil, w.want)
+	w.log.SetFollowers([]int32{1, 2, 3}, live, w.registered, w.want)
 }
 
 // ReadBack reads from the copy of the first holder that is alive.
 func (w *world) ReadBack(ctx context.Context, from int64, most int, holders []int32) ([]byte, error) {
 	w.backs++
 	for _, id := range holders {
-		if s := w.followers[id-1]; !s.dead {
+		if s := w.followers[id-1]; !s.dead && s.start <= from {
 			return readCopy(s.bytes(), from, most), nil
 		}
 	}
@@ -245,7 +248,60 @@ func (w *world) raise() {
 	want := max(w.start, min(to, w.log.Replicated()))
 	w.sayf("raise start to %d: %v", to, w.log.RaiseStart(to))
 	w.start = want
-	w.truth = slices.DeleteFunc(w.truth, func(b copied) bool { return b.last < want })
+	w.forgetBelow()
+}
+
+func (w *world) forgetBelow() {
+	w.truth = slices.DeleteFunc(w.truth, func(b copied) bool { return b.last < w.start })
+}
+
+// retain has a broker delete old batches of its copy by itself.
+func (w *world) retain(s *stock) {
+	n := w.draw("batches deleted", 5)
+	if n = min(n, len(s.batches)); n == 0 || s.dead || s.batches[n-1].last >= s.highWatermark {
+		return
+	}
+	s.batches = slices.Clone(s.batches[n:])
+	start := s.end
+	if len(s.batches) > 0 {
+		start = max(s.start, s.batches[0].base)
+	}
+	if start > s.highWatermark {
+		start = s.highWatermark // in a gap
+	}
+	s.start, s.segment = start, start
+	s.cache.RaiseStart(start)
+	w.sayf("%d deletes below %d", s.id, start)
+}
+
+// replace has a broker come back with an empty disk, if all others have everything.
+func (w *world) replace(s *stock) {
+	for _, o := range w.followers {
+		if o != s && (o.dead || o.end < w.end || o.start > o.end || !o.has(w.truth, max(w.start, o.start), w.end)) {
+			return
+		}
+	}
+	w.sayf("%d comes back with an empty disk", s.id)
+	s.wipe(0)
+	s.restart()
+	w.registered[s.id]++
+	w.seeLive()
+}
+
+// follow takes a start that the copies made, if no copy that counts has anything below it.
+func (w *world) follow(start int64) {
+	if w.raised != [2]int64{w.start, start} {
+		w.wrong("the start went from %d to %d, told was %d", w.start, start, w.raised)
+	}
+	for _, known := range w.log.Followers() {
+		if s := w.followers[known.Broker-1]; known.Live && known.Position > start && known.LogStart < start && s.start < start && len(s.batches) > 0 && s.has(w.truth, max(w.start, s.start), start) {
+			w.wrong("the start went from %d to %d, and %d has [%d, %d]", w.start, start, s.id, s.start, s.end)
+		}
+	}
+	w.sayf("the start follows the copies to %d", start)
+	w.start = start
+	w.replicated = max(w.replicated, start)
+	w.forgetBelow()
 }
 
 // crash loses the process; the next one finds the longest copy of the brokers that are alive.
@@ -264,7 +320,7 @@ func (w *world) crash() {
 		if known.Limit >= 0 {
 			end = min(end, known.Limit)
 		}
-		if !s.dead && s.has(w.truth, w.start, end) && (end >= w.start) {
+		if !s.dead && s.has(w.truth, max(w.start, s.start), end) && end >= max(w.start, s.start) {
 			f.Ends[s.id] = end
 			if end > reach {
 				best, reach = s, end
@@ -284,6 +340,11 @@ func (w *world) crash() {
 	for _, b := range w.truth {
 		cache.Assign(b.epoch, b.base)
 	}
+	if best.start > w.start { // that copy's start becomes the log's
+		w.start = best.start
+		w.forgetBelow()
+		cache.RaiseStart(w.start)
+	}
 	w.end = max(w.last(), w.start)
 	for _, s := range w.followers { // those that could not be asked
 		if _, ok := f.Ends[s.id]; !ok {
@@ -302,6 +363,9 @@ func (w *world) crash() {
 // check looks at what must hold after every step.
 func (w *world) check() {
 	start, end, replicated := w.log.Start(), w.log.End(), w.log.Replicated()
+	if start > w.start {
+		w.follow(start)
+	}
 	if start != w.start || end != w.end || replicated < start || replicated > end {
 		w.wrong("the log is [%d, %d], replicated to %d; it should be [%d, %d]", start, end, replicated, w.start, w.end)
 	}
@@ -311,7 +375,8 @@ func (w *world) check() {
 	if replicated > w.replicated && replicated > start {
 		have, live, both := 0, 0, 0
 		for i, known := range w.log.Followers() { // who is live is as the log was told
-			has := w.followers[i].has(w.truth, w.start, replicated)
+			s := w.followers[i]
+			has := s.end >= w.lastBelow(replicated) && s.has(w.truth, max(w.start, s.start), replicated)
 			if has {
 				have++
 			}
@@ -332,7 +397,7 @@ func (w *world) check() {
 func (w *world) run(steps int) error {
 	for range steps {
 		s := w.followers[w.draw("follower", 3)]
-		switch action := w.draw("action", 40); {
+		switch action := w.draw("action", 42); {
 		case action < 9:
 			w.append()
 		case action < 18:
@@ -364,6 +429,10 @@ func (w *world) run(steps int) error {
 			w.log.Hold()
 		case action == 38 && w.draw("really", 2) == 0:
 			w.crash()
+		case action == 40:
+			w.retain(s)
+		case action == 41 && s.dead && w.draw("really", 2) == 0:
+			w.replace(s)
 		case action == 39:
 			w.want = 1 + w.draw("want", 3)
 			w.seeLive()
@@ -398,10 +467,14 @@ func (w *world) finish() error {
 			}
 		}
 	}
+	lowest := w.followers[0].start
 	for _, s := range w.followers {
-		if s.end > w.end || s.end < w.last() || s.start != w.start || !s.has(w.truth, w.start, w.end) {
+		if lowest = min(lowest, s.start); s.end > w.end || s.end < w.last() || s.start < w.start || !s.has(w.truth, s.start, w.end) {
 			return fmt.Errorf("follower %d ends as [%d, %d] %s\nthe log is [%d, %d] %s", s.id, s.start, s.end, spans(s.bytes()), w.start, w.end, spans(w.bytes()))
 		}
+	}
+	if lowest != w.start {
+		return fmt.Errorf("the lowest copy begins at %d, the log at %d", lowest, w.start)
 	}
 	if w.log.Replicated() != w.end {
 		return fmt.Errorf("replicated to %d, the end is %d", w.log.Replicated(), w.end)
@@ -433,6 +506,17 @@ func (w *world) finish() error {
 		return fmt.Errorf("%d bytes are held after the end", used)
 	}
 	return nil
+}
+
+// lastBelow is the end of the last batch that begins below offset.
+func (w *world) lastBelow(offset int64) int64 {
+	end := w.start
+	for _, b := range w.truth {
+		if b.base < offset {
+			end = min(offset, b.last+1)
+		}
+	}
+	return end
 }
 
 // last is the end of the last batch; the end may lie above it.
@@ -542,6 +626,10 @@ func TestModelSaysNo(t *testing.T) {
 				return a
 			}
 			return replicaserver.FetchAnswer{Code: codeOffsetOutOfRange}
+		},
+		"does not follow the starts of copies": func(l *Log, q replicaserver.FetchQuery) replicaserver.FetchAnswer {
+			q.LogStart = 0
+			return l.Fetch(q)
 		},
 		"lets a follower have a part of a batch": func(l *Log, q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 			q.LogStart = q.Offset

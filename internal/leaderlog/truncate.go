@@ -164,14 +164,7 @@ func (l *Log) RaiseStart(start int64) error {
 	if start <= l.start {
 		return nil
 	}
-	l.start = start
-	w := &l.window
-	n, j := w.find(start)
-	l.dropFront(n)
-	if len(w.chunks) > 0 {
-		w.chunks[0].marks = w.chunks[0].marks[j:]
-	}
-	l.epochs.RaiseStart(start)
+	l.setStart(start)
 	l.notify()
 	return nil
 }
