@@ -17,7 +17,7 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-// Config says how a process joins a cluster. NodeID, Controllers, Listen and Folder have no default.
+// Config says how a process joins a cluster. NodeID, Controllers, Listen (or Listener), Folder and Remember have no default.
 type Config struct {
 	// NodeID is this process's broker id: no other broker's, and outside the ranges of any operator's node pools. A process that takes over another one's partitions comes under
 	// the same id; the controllers let only one of them in.
@@ -51,7 +51,8 @@ type Config struct {
 	MinInSyncReplicas int
 	// Topics are names for which Preflight tries the rights on topics, where rules name topics; empty: a name that no topic has, which only rules for all topics allow.
 	Topics []string
-	// Peers are the node ids of other mirror processes in this cluster: what they lead is foreign and not open.
+	// Peers are the node ids of other mirror processes in this cluster: what they lead is foreign and not open. A process that is registered is recognised without being named here; Peers is
+	// needed for one whose registration somebody took away while partitions still have it among their replicas.
 	Peers []int32
 	// Window is how many bytes of recent batches are kept in memory for followers, over all partitions; 0 is 64 MiB. Followers that keep up need little, and memory that is used
 	// again soon is faster than fresh memory: a larger window costs rate and CPU.

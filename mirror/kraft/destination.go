@@ -38,6 +38,7 @@ type Destination struct {
 	producers  *producerIDs
 	identity   *identity
 	memory     *leaderlog.Memory
+	peers      peers
 	barrier    barrier
 	looking    chan struct{} // how many partitions' epochs are looked for at a time
 	settings   topicSettings
@@ -72,6 +73,7 @@ func Join(ctx context.Context, cfg Config) (*Destination, error) {
 
 func newDestination(cfg Config) *Destination {
 	d := &Destination{cfg: cfg, logs: map[mirror.TopicPartition]*Log{}, memory: leaderlog.NewMemory(cfg.Window), looking: make(chan struct{}, 64)}
+	d.peers.named = cfg.Peers
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d
 }
@@ -254,7 +256,7 @@ func (d *Destination) listen(ctx context.Context) (err error) {
 func (d *Destination) brokerListener(im *clustermetadata.Image) (string, int16, error) {
 	var stock []clustermetadata.Broker
 	for _, b := range im.Brokers() {
-		if b.ID != d.cfg.NodeID && !slices.Contains(d.cfg.Peers, b.ID) {
+		if b.ID != d.cfg.NodeID && !d.peers.mirror(im, b.ID) {
 			stock = append(stock, b)
 		}
 	}
@@ -307,7 +309,7 @@ func (d *Destination) liveBrokers() []int32 {
 func (d *Destination) live(im *clustermetadata.Image) []int32 {
 	var ids []int32
 	for _, b := range im.Brokers() {
-		if b.ID != d.cfg.NodeID && !slices.Contains(d.cfg.Peers, b.ID) && !b.Fenced && !b.InControlledShutdown {
+		if b.ID != d.cfg.NodeID && !d.peers.mirror(im, b.ID) && !b.Fenced && !b.InControlledShutdown {
 			ids = append(ids, b.ID)
 		}
 	}

@@ -119,8 +119,8 @@ func topicConfig(t *testing.T, c *kafkatest.Cluster, topic, name string) (string
 // TestRealKafkaGive: a partition is moved to another mirror process, which knows all of it and goes on; nothing is asked of the followers but to follow.
 func TestRealKafkaGive(t *testing.T) {
 	c := kafkatest.Shared(t)
-	a := join(t, c, func(cfg *kraft.Config) { cfg.NodeID, cfg.Peers = 7001, []int32{7002} })
-	b := join(t, c, func(cfg *kraft.Config) { cfg.NodeID, cfg.Peers, cfg.Remember = 7002, []int32{7001}, a.cfg.Remember })
+	a := join(t, c, func(cfg *kraft.Config) { cfg.NodeID = 7001 })
+	b := join(t, c, func(cfg *kraft.Config) { cfg.NodeID, cfg.Remember = 7002, a.cfg.Remember })
 	l := a.create("given", 1)
 	all := data(0, 0, 5, "one")
 	appendTo(t, l, all)

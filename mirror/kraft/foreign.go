@@ -36,7 +36,7 @@ func (d *Destination) foreignPlacement(p clustermetadata.Partition) {
 				if l := d.log(tp); l != nil {
 					d.regainSoon(l)
 				}
-			case p.Leader >= 0 && !slices.Contains(d.cfg.Peers, p.Leader):
+			case p.Leader >= 0 && !d.isMirror(p.Leader):
 				err := d.errorf(tp, "somebody added it to a mirrored topic, and broker %d leads it from the start: clients may write into it. Stop the topic, or delete it and mirror it anew", p.Leader)
 				d.notice(Event{Kind: Violation, Partition: tp, Err: err, Text: err.Error()})
 			}

@@ -14,7 +14,7 @@ import (
 // errLacking: some copy does not have everything yet.
 var errLacking = errors.New("start the brokers that are missing, or wait")
 
-// Give moves a partition that this process leads to another mirror process, one of Config.Peers, which has to be alive. That one learns from the stock brokers' copies what it
+// Give moves a partition that this process leads to another mirror process, which has to be alive. That one learns from the stock brokers' copies what it
 // holds, as after a restart, and its partition's mirror goes on there. Nothing may be appended meanwhile: the caller has ended the mirroring of the partition here.
 //
 // The peer is added in front of the replicas, which completes only when all of them are in sync. They are: the call waits until every copy has everything. Between that and the
@@ -23,8 +23,8 @@ func (d *Destination) Give(ctx context.Context, tp mirror.TopicPartition, peer i
 	if err := d.usable(); err != nil {
 		return err
 	}
-	if !slices.Contains(d.cfg.Peers, peer) {
-		return d.errorf(tp, "broker %d is none of Config.Peers %v", peer, d.cfg.Peers)
+	if !d.isMirror(peer) {
+		return d.errorf(tp, "broker %d is no other mirror process of this cluster: none has registered under that id, and Config.Peers %v does not name it", peer, d.cfg.Peers)
 	}
 	alive := false
 	d.meta.look(func(im *clustermetadata.Image) {

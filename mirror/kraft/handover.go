@@ -330,7 +330,7 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 	}
 	for p := range t.Partitions {
 		now, err := d.partition(mirror.TopicPartition{Topic: topic, Partition: p})
-		if err == nil && slices.ContainsFunc(now.Replicas, func(id int32) bool { return id == d.cfg.NodeID || slices.Contains(d.cfg.Peers, id) }) {
+		if err == nil && slices.ContainsFunc(now.Replicas, func(id int32) bool { return id == d.cfg.NodeID || d.isMirror(id) }) {
 			return nil
 		}
 	}

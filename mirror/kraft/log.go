@@ -165,7 +165,6 @@ func (l *Log) metadataChanged(c clustermetadata.Change) {
 	ours, opening := l.ours, l.opening
 	l.epoch = now.LeaderEpoch
 	other := now.Leader >= 0 && now.Leader != d.cfg.NodeID
-	stock := other && !slices.Contains(d.cfg.Peers, now.Leader)
 	if other {
 		l.ours, l.inSync = false, nil
 	}
@@ -181,7 +180,7 @@ func (l *Log) metadataChanged(c clustermetadata.Change) {
 	case other:
 		l.log.Resign()
 	}
-	if ours && stock && !opening {
+	if ours && other && !opening && !d.isMirror(now.Leader) {
 		err := d.errorf(l.tp, "broker %d leads it although it was not stopped (leader epoch %d): clients may write into the copy. Its log is not taken back: stop the topic, look at what was written, and start it again", now.Leader, now.LeaderEpoch)
 		d.notice(Event{Kind: Violation, Partition: l.tp, Err: err, Text: err.Error()})
 	}
@@ -465,7 +464,7 @@ func (l *Log) Owner(ctx context.Context) (mirror.Ownership, int32, error) {
 			return mirror.OwnerForeign, p.LeaderEpoch, err
 		}
 		return mirror.OwnerOurs, l.LeaderEpoch(), nil
-	case slices.Contains(d.cfg.Peers, p.Leader):
+	case d.isMirror(p.Leader):
 		return mirror.OwnerForeign, p.LeaderEpoch, nil
 	case p.Leader < 0 && (slices.Contains(p.ISR, d.cfg.NodeID) || slices.Contains(p.ELR, d.cfg.NodeID) || slices.Contains(p.LastKnownELR, d.cfg.NodeID)):
 		return mirror.OwnerForeign, p.LeaderEpoch, d.errorf(l.tp, "it has no leader in this moment; this process is being let in by the controllers")
@@ -481,7 +480,7 @@ func (l *Log) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.Leader < 0 || p.Leader == l.d.cfg.NodeID || slices.Contains(l.d.cfg.Peers, p.Leader) {
+	if p.Leader < 0 || p.Leader == l.d.cfg.NodeID || l.d.isMirror(p.Leader) {
 		return nil // a peer answers brokers only
 	}
 	e, err := l.d.ends.do(ctx, endsQuestion{p.Leader, l.target()})

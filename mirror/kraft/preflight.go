@@ -356,21 +356,29 @@ func (p *preflight) reachBrokers(ctx context.Context) {
 		})
 	}
 	wg.Wait()
-	reached := 0
 	ids := map[string][]int32{}
+	for _, b := range p.brokers {
+		if b.err == nil {
+			ids[b.cluster] = append(ids[b.cluster], b.broker.ID)
+		}
+	}
+	if len(ids) == 1 {
+		p.report.ClusterID = slices.Collect(maps.Keys(ids))[0]
+		d.peers.cluster.Store(&p.report.ClusterID)
+		p.brokers = slices.DeleteFunc(p.brokers, func(b brokerSeen) bool { return d.isMirror(b.broker.ID) }) // now they are known; one that has just ended is alive for the controllers
+	}
+	reached := 0
 	for _, b := range p.brokers {
 		if b.err != nil {
 			p.addf(AboutBrokers, Warns, "this process asks brokers what their copies hold: open the way from here to that listener, and look at BrokerOptions (TLS, SASL)", "%v", b.err)
 			continue
 		}
 		reached++
-		ids[b.cluster] = append(ids[b.cluster], b.broker.ID)
 	}
 	switch {
 	case len(ids) > 1:
 		p.addf(AboutCluster, Blocks, "look at what stands between here and the brokers", "brokers of several clusters answered: %v", ids)
-	case reached > 0:
-		p.report.ClusterID = slices.Collect(maps.Keys(ids))[0]
+	case len(ids) == 1:
 		p.addf(AboutCluster, Fine, "", "its id is %s", p.report.ClusterID)
 	}
 	switch factor := d.cfg.ReplicationFactor; {

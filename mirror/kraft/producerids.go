@@ -230,7 +230,7 @@ func (p *producerIDs) stockBrokers() (all map[int32]registration, live []int32) 
 	p.d.meta.look(func(im *clustermetadata.Image) {
 		live = p.d.live(im)
 		for _, b := range im.Brokers() {
-			if b.ID != p.d.cfg.NodeID && !slices.Contains(p.d.cfg.Peers, b.ID) {
+			if b.ID != p.d.cfg.NodeID && !p.d.peers.mirror(im, b.ID) {
 				all[b.ID] = registration(b.Epoch)
 			}
 		}

@@ -432,7 +432,7 @@ func (d *Destination) inSync(tp mirror.TopicPartition, isr []int32) ([]inSync, e
 	empty := l == nil || l.log.Start() == l.log.End()
 	for _, id := range isr {
 		name := inSync{id, -1}
-		if !empty && id != d.cfg.NodeID && !slices.Contains(d.cfg.Peers, id) {
+		if !empty && id != d.cfg.NodeID && !d.isMirror(id) {
 			end, fs := l.log.End(), l.log.Followers()
 			i := slices.IndexFunc(fs, func(f leaderlog.Follower) bool { return f.Broker == id && hasAll(f, end) })
 			if i < 0 {

@@ -49,7 +49,7 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 	if p.Leader == d.cfg.NodeID && len(p.ISR) == 1 && !l.log.Held() && len(p.Adding)+len(p.Removing) == 0 && d.exposed(l.tp) == nil {
 		return nil
 	}
-	if p.Leader >= 0 && slices.Contains(d.cfg.Peers, p.Leader) {
+	if p.Leader >= 0 && d.isMirror(p.Leader) {
 		return d.errorf(l.tp, "take-over: mirror process %d leads it: %w", p.Leader, mirror.ErrFenced)
 	}
 	if err := d.tiered(l.tp.Topic); err != nil {
