@@ -3,7 +3,10 @@
 //	go run ./examples/joinkafka -source primary:9092 -topic orders -controllers standby:9093 -state standby:9092 -listen 10.0.0.9:9990 -folder /var/lib/mirror
 //
 // It mirrors until it is interrupted, and goes on where it was when it is started again, however it ended. What is wanted is kept in the destination cluster: examples/kafka-mirror stops
-// (fails over), pauses and describes from anywhere. The topics cannot be read or written at the destination until they are stopped.
+// (fails over), pauses and describes from anywhere. The topics cannot be read or written at the destination until they are stopped. An existing topic of that name at the destination is
+// closed for clients if it is empty, and refused if it is not.
+//
+// It speaks PLAINTEXT only, and it has no failback: a program of yours sets kraft.Config's options and calls Mirror.PlanFailback and ExecuteFailback.
 package main
 
 import (
@@ -29,7 +32,8 @@ import (
 // options are what the command line says.
 type options struct {
 	source, topics, controllers, state []string
-	listen, folder, name               string
+	listen, advertised, listener       string
+	folder, name                       string
 	node, replicas                     int
 }
 
@@ -45,7 +49,9 @@ func main() {
 	list("topic", "topics to mirror, separated by commas", &o.topics)
 	list("controllers", "host:port of every controller of the destination, separated by commas", &o.controllers)
 	list("state", "host:port of brokers of the destination, their listener for clients, separated by commas", &o.state)
-	flag.StringVar(&o.listen, "listen", "", "host:port under which the destination's brokers reach this process")
+	flag.StringVar(&o.listen, "listen", "", "host:port where this process listens for the destination's brokers")
+	flag.StringVar(&o.advertised, "advertised", "", "host:port under which the brokers reach it (default: -listen)")
+	flag.StringVar(&o.listener, "listener", "", "the brokers' inter.broker.listener.name (default: INTERNAL)")
 	flag.StringVar(&o.folder, "folder", "", "folder of this process's identity; made if need be")
 	flag.StringVar(&o.name, "mirror", "dr", "name of the mirror, as verbs call it")
 	flag.IntVar(&o.node, "node", 9999, "broker id of this process; no other broker's")
@@ -79,7 +85,8 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	closers = append(closers, records.Close)
 	destination, err := kraft.Join(ctx, kraft.Config{
-		NodeID: int32(o.node), Controllers: o.controllers, Listen: o.listen, Folder: o.folder, Remember: records, ReplicationFactor: o.replicas,
+		NodeID: int32(o.node), Controllers: o.controllers, Listen: o.listen, Advertised: o.advertised, ListenerName: o.listener, Folder: o.folder, Remember: records,
+		ReplicationFactor: o.replicas, MinInSyncReplicas: min(o.replicas, kraft.DefaultMinInSyncReplicas),
 		Notice: func(e kraft.Event) {
 			if e.Partition.Topic != "" {
 				fmt.Fprintf(out, "%s: %s-%d: %s\n", e.Kind, e.Partition.Topic, e.Partition.Partition, e.Text)
@@ -123,9 +130,11 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
+	said := map[mirror.TopicPartition]string{}
 	for {
 		select {
 		case <-ctx.Done():
+			fmt.Fprintf(out, "ends; broker %d stays registered, and topics that are not stopped stay closed until it is started again\n", o.node)
 			return nil
 		case <-tick.C:
 			s := m.Status()
@@ -134,7 +143,11 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 					fmt.Fprintf(out, "%s: %v\n", t.Topic, t.Err)
 				}
 				for _, p := range t.Partitions {
-					fmt.Fprintf(out, "%s-%d: %s, copied to %d, the brokers hold it up to %d%s\n", p.Topic, p.Partition, p.State, p.End, p.Replicated, because(p.Reason))
+					line := fmt.Sprintf("%s-%d: %s, copied to %d, the brokers hold it up to %d%s", p.Topic, p.Partition, p.State, p.End, p.Replicated, because(p.Reason))
+					if tp := (mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}); said[tp] != line {
+						said[tp] = line
+						fmt.Fprintln(out, line)
+					}
 				}
 			}
 			if s.Fenced != nil {

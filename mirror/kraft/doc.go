@@ -9,7 +9,7 @@
 //		Folder:      "/var/lib/mirror",
 //		Remember:    log, // the keyedlog.Log on which Control and StateStore stand
 //	})
-//	m, err := mirror.New(mirror.Config{Destination: d, …})
+//	m, err := mirror.Open(ctx, mirror.Config{Destination: d, …})
 //
 // Preflight looks at a cluster and changes nothing; Join does that first. SECURITY.md says what rights the process needs, what they amount to, and how to take them away. Read "Limits"
 // before the first use on a cluster that matters.
@@ -126,7 +126,7 @@
 // # Limits
 //
 //   - Brokers need a listener of their own (inter.broker.listener.name) that no client uses: clients of a listener are told of every broker that has it.
-//   - Mirrored topics cannot be read before the failover: clients of other listeners see LISTENER_NOT_FOUND for them.
+//   - Mirrored topics cannot be read before the failover: admin tools on other listeners see LISTENER_NOT_FOUND for them, clients wait and time out.
 //   - On a cluster whose operator manages brokers by their ids (Strimzi takes every unknown id out at each reconciliation) the process is unregistered again and again. It does not
 //     register again by itself.
 //   - DeleteTopics, DeleteRecords, CreatePartitions and reassignments by others are seen and told, and cannot be prevented.
