@@ -82,7 +82,7 @@ func (c *Client) Controller(ctx context.Context, req kmsg.Request) (kmsg.Respons
 			if last == nil {
 				last = ctx.Err()
 			}
-			return nil, fmt.Errorf("no active controller answered %s: %w", kmsg.NameForKey(req.Key()), errors.Join(last, ctx.Err()))
+			return nil, fmt.Errorf("none of %v is the active controller and answers %s; if they are not all of the controllers, name the others too: %w", c.cfg.Controllers, kmsg.NameForKey(req.Key()), errors.Join(last, ctx.Err()))
 		}
 		c.mu.Lock()
 		at, closed := c.active, c.closed
