@@ -30,6 +30,7 @@ type Mirror struct {
 
 	persister persister
 	raiser    raiser
+	vanished  vanished
 	lease     lease
 	reopening *reopening // the Source, where the mirror opens it itself; else nil
 	following following
@@ -86,6 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.admin = newAdmin(&m.cfg)
 	m.persister = persister{m: m, q: newGathering[persistItem]()}
 	m.raiser = raiser{m: m, q: newGathering[raiseItem]()}
+	m.vanished = vanished{m: m, turn: make(semaphore, 1)}
 	if cfg.OpenSource != nil {
 		m.reopening = newReopening(cfg.Name, cfg.OpenSource)
 		m.cfg.Source = m.reopening
@@ -719,6 +721,7 @@ func (m *Mirror) refreshLoop() {
 			if m.lease.over() != nil {
 				return
 			}
+			m.vanished.look()
 			// While nothing is fetched the partitions' own retries look at the source; refreshes besides get rare.
 			if quiet++; m.link.anyHealthy() {
 				quiet = 0

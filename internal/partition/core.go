@@ -616,6 +616,10 @@ func (c *Core) failPartition(e *Event) {
 			message = e.Err.Error()
 		}
 		c.fail(message, e.NonRetryable)
+	case statemachine.Failed:
+		if e.NonRetryable && e.Err != nil && c.rec.RetryAttempt != statemachine.NonRetryable { // what is tried again cannot help
+			c.fail(e.Err.Error(), true)
+		}
 	}
 }
 
