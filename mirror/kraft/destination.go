@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -524,9 +525,24 @@ func (d *Destination) Leave(ctx context.Context) error {
 	if len(held) > 0 {
 		return fmt.Errorf("kraft: broker %d still has %d partitions (%s); stop or delete their topics first", d.cfg.NodeID, len(held), shortList(held))
 	}
-	d.membership.mu.Lock()
-	d.membership.leaving = true
-	d.membership.mu.Unlock()
+	tidying, done := d.cfg.bounded(ctx)
+	d.tidyOnce(tidying)
+	done()
+	left, err := d.leftBehind(ctx)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("kraft: broker %d has still to put back what it changed: %s; it tries again every few seconds", d.cfg.NodeID, shortList(left))
+	}
+	leaving := func(is bool) {
+		d.membership.mu.Lock()
+		defer d.membership.mu.Unlock()
+		d.membership.leaving = is
+	}
+	leaving(true)
+	gone := false
+	defer func() { leaving(gone) }()
 	req := kmsg.NewPtrUnregisterBrokerRequest()
 	req.BrokerID = d.cfg.NodeID
 	bounded, stop := d.cfg.bounded(ctx)
@@ -539,8 +555,40 @@ func (d *Destination) Leave(ctx context.Context) error {
 	if err := kerr.ErrorForCode(r.ErrorCode); err != nil && !errors.Is(err, kerr.BrokerIDNotRegistered) {
 		return fmt.Errorf("kraft: unregistering broker %d: %w%s", d.cfg.NodeID, err, said(r.ErrorMessage))
 	}
+	gone = true
 	d.identity.forget()
 	return d.Close()
+}
+
+// leftBehind names what is remembered of topics that no mirror process has any more, and was not put back.
+func (d *Destination) leftBehind(ctx context.Context) ([]string, error) {
+	d.remembered.lookAnew()
+	all, err := d.remembered.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	for _, topic := range slices.Sorted(maps.Keys(all)) {
+		m := all[topic]
+		t, ok := d.topic(topic)
+		if _, others := m.takenBy(d.cfg.NodeID); !ok || t.ID != m.TopicID || others {
+			continue
+		}
+		mirrored := false
+		for n := range t.Partitions {
+			p, err := d.partition(mirror.TopicPartition{Topic: topic, Partition: n})
+			mirrored = mirrored || err == nil && d.mirrored(p.Replicas)
+		}
+		if m.Configs != nil && !mirrored {
+			left = append(left, "settings of topic "+topic)
+		}
+		for _, n := range slices.Sorted(maps.Keys(m.LeftOut)) {
+			if p, err := d.partition(mirror.TopicPartition{Topic: topic, Partition: n}); err == nil && !d.mirrored(p.Replicas) {
+				left = append(left, fmt.Sprintf("replicas %v of %s-%d", m.LeftOut[n], topic, n))
+			}
+		}
+	}
+	return left, nil
 }
 
 func shortList(names []string) string {

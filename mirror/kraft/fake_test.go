@@ -126,8 +126,13 @@ func (f *fake) show(p *clustermetadata.Partition) {
 	}
 	b = kbin.AppendInt32(kbin.AppendInt32(kbin.AppendInt32(b, p.Leader), p.LeaderEpoch), p.PartitionEpoch)
 	b = kbin.AppendCompactArrayLen(b, 0)
-	elr := nodes(nil, p.ELR)
-	b = append(kbin.AppendUvarint(append(b, 1, 1), uint32(len(elr))), elr...)
+	b = append(b, 2) // tagged fields
+	for tag, ids := range [][]int32{1: p.ELR, 2: p.LastKnownELR} {
+		if tag > 0 {
+			value := nodes(nil, ids)
+			b = append(kbin.AppendUvarint(append(b, byte(tag)), uint32(len(value))), value...)
+		}
+	}
 	f.record(3, 2, b)
 }
 

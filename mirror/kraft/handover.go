@@ -55,7 +55,7 @@ func (l *Log) Open(ctx context.Context) error {
 	} else if err := l.stepOut(ctx, p); err != nil {
 		return err
 	}
-	if err := errors.Join(d.addAgain(ctx, l.tp.Topic, l.id), d.putBack(ctx, l.tp.Topic)); err != nil {
+	if err := errors.Join(d.addAgain(ctx, l.tp.Topic, l.id, l), d.putBack(ctx, l.tp.Topic)); err != nil {
 		// Clients write already; what is left is settings, and tidyUp goes on with them.
 		d.notice(Event{Kind: Trouble, Partition: l.tp, Err: err, Text: "settings of the topic are not put back, or replicas not added again yet; it is tried again"})
 	}
@@ -171,18 +171,39 @@ func (l *Log) rememberLeftOut(ctx context.Context, stock, ready []int32) error {
 	})
 }
 
-// addAgain asks for the replicas that hand-overs of a topic left out.
-func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.TopicID) error {
+// addAgain asks for the replicas that hand-overs of a topic left out, but where a take-over is under way: its reassignment would be replaced. held is the log whose work the caller has, nil:
+// none.
+func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.TopicID, held *Log) error {
 	m, err := d.remembered.of(ctx, topic, id)
 	if err != nil || len(m.LeftOut) == 0 {
 		return err
 	}
+	d.remembered.lookAnew()
+	if m, err = d.remembered.of(ctx, topic, id); err != nil {
+		return err
+	}
+	if _, others := m.takenBy(d.cfg.NodeID); others {
+		return nil // tried again when it has ended
+	}
 	var all []error
-	done := map[int32]bool{}
+	done := map[int32][]int32{}
 	for partition, left := range m.LeftOut {
 		tp := mirror.TopicPartition{Topic: topic, Partition: partition}
+		l := d.log(tp)
+		if l == nil || l.id != id {
+			continue
+		}
+		if l != held {
+			if !l.work.tryTake() {
+				continue
+			}
+			defer l.work.release()
+		}
 		p, err := d.partition(tp)
-		if err != nil || slices.Contains(p.Replicas, d.cfg.NodeID) || p.Leader < 0 {
+		if err != nil {
+			continue
+		}
+		if leads, _ := d.whoLeads(p); leads != stockLeads || d.mirrored(p.Replicas) {
 			continue // not handed over yet, or nobody could copy to them
 		}
 		want := target(p)
@@ -195,12 +216,14 @@ func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.Topi
 			all = append(all, err)
 			continue
 		}
-		done[partition] = true
+		done[partition] = left
 	}
 	if len(done) > 0 {
 		all = append(all, d.remembered.change(ctx, topic, id, func(m *memory) {
-			for p := range done {
-				delete(m.LeftOut, p)
+			for p, left := range done {
+				if slices.Equal(m.LeftOut[p], left) { // else another hand-over has left others out since
+					delete(m.LeftOut, p)
+				}
 			}
 		}))
 	}
@@ -286,10 +309,12 @@ func (d *Destination) askAlive(ctx context.Context, ids []int32) ([]error, error
 // stepOut takes this process out of the replicas of a partition that a stock broker leads: after a take-over that was not finished.
 func (l *Log) stepOut(ctx context.Context, p clustermetadata.Partition) error {
 	d := l.d
-	if p.Leader < 0 && (slices.Contains(p.ISR, d.cfg.NodeID) || slices.Contains(p.ELR, d.cfg.NodeID)) {
-		return d.errorf(l.tp, "hand-over: it has no leader in this moment; this process is being let in by the controllers")
-	}
-	if !slices.Contains(p.Replicas, d.cfg.NodeID) {
+	switch leads, err := d.whoLeads(p); {
+	case err != nil:
+		return err
+	case leads == peerLeads:
+		return d.errorf(l.tp, "hand-over: mirror process %d leads it: %w", p.Leader, mirror.ErrFenced)
+	case leads == stockLeads && !slices.Contains(p.Replicas, d.cfg.NodeID):
 		return nil
 	}
 	stock := without(target(p), d.cfg.NodeID)
@@ -307,10 +332,18 @@ func (l *Log) stepOut(ctx context.Context, p clustermetadata.Partition) error {
 	if err := d.setReplicas(ctx, l.tp, ready); err != nil {
 		return err
 	}
-	return d.meta.wait(ctx, fmt.Sprintf("this process to leave %s-%d", l.tp.Topic, l.tp.Partition), func(im *clustermetadata.Image) bool {
+	if err := d.meta.wait(ctx, fmt.Sprintf("this process to leave %s-%d", l.tp.Topic, l.tp.Partition), func(im *clustermetadata.Image) bool {
 		now, ok := im.Partition(l.tp.Topic, l.tp.Partition)
 		return !ok || !slices.Contains(now.Replicas, d.cfg.NodeID)
-	})
+	}); err != nil {
+		return err
+	}
+	if p, err := d.partition(l.tp); err != nil {
+		return err
+	} else if _, err := d.whoLeads(p); err != nil {
+		return err
+	}
+	return nil
 }
 
 func without(ids []int32, id int32) []int32 {
@@ -330,7 +363,7 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 	}
 	for p := range t.Partitions {
 		now, err := d.partition(mirror.TopicPartition{Topic: topic, Partition: p})
-		if err == nil && slices.ContainsFunc(now.Replicas, func(id int32) bool { return id == d.cfg.NodeID || d.isMirror(id) }) {
+		if err == nil && d.mirrored(now.Replicas) {
 			return nil
 		}
 	}
@@ -415,7 +448,7 @@ func (d *Destination) tidyOnce(ctx context.Context) {
 		case !ok || t.ID != m.TopicID: // deleted: nothing is left to put back
 			err = d.remembered.forget(ctx, topic, m.TopicID)
 		default:
-			err = errors.Join(d.addAgain(ctx, topic, t.ID), d.putBack(ctx, topic))
+			err = errors.Join(d.addAgain(ctx, topic, t.ID, nil), d.putBack(ctx, topic))
 			if !d.settingsInUse(topic) && !d.halfTaken(topic) {
 				err = errors.Join(err, d.endTaking(ctx, topic, t.ID, 0))
 			}

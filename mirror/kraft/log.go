@@ -86,7 +86,7 @@ func (d *Destination) log(tp mirror.TopicPartition) *Log {
 		return l
 	}
 	l := &Log{d: d, tp: tp, id: p.TopicID, epoch: p.LeaderEpoch, work: newTurn(), cutting: newTurn()}
-	l.log = leaderlog.New(leaderlog.Options{Topic: tp.Topic, Partition: tp.Partition, Back: l, Memory: d.memory, Now: time.Now})
+	l.log = leaderlog.New(leaderlog.Options{Topic: tp.Topic, Partition: tp.Partition, Back: l, Memory: d.memory, Now: time.Now, Raised: l.brokersDeleted})
 	d.logs[tp] = l
 	return l
 }
@@ -320,6 +320,9 @@ func (l *Log) Read(ctx context.Context, from int64, max int) ([]byte, error) {
 	l.mu.Unlock()
 	if ours {
 		b, err := l.log.Read(ctx, from, max)
+		if deleted := (*replicareader.RangeError)(nil); errors.As(err, &deleted) && from < deleted.Start { // a moment ago; Start follows with the next fetch
+			return nil, l.d.errorf(l.tp, "read at %d: %w (%w)", from, err, mirror.ErrOffsetOutOfRange)
+		}
 		return b, known(err)
 	}
 	p, err := l.d.partition(l.tp)
@@ -334,6 +337,14 @@ func (l *Log) Read(ctx context.Context, from int64, max int) ([]byte, error) {
 		return nil, l.d.errorf(l.tp, "read at %d: %w (%w)", from, err, mirror.ErrOffsetOutOfRange)
 	}
 	return b, err
+}
+
+// brokersDeleted tells that Start has risen by what the stock brokers did. It is called under the log's lock.
+func (l *Log) brokersDeleted(before, start int64) {
+	l.d.spawn(func(context.Context) {
+		l.d.notice(Event{Kind: Trouble, Partition: l.tp, Text: fmt.Sprintf("the brokers deleted offsets %d to %d from every copy, as the topic's retention at the destination says, or because somebody sent DeleteRecords: they are not in the mirror any more. "+
+			"If the source still has them, give the destination's topic the source's retention.ms and retention.bytes (what a topic does not say for itself is as its own cluster has it), and mirror it anew if they are needed", before, start-1)})
+	})
 }
 
 func (l *Log) target() replicareader.Target {
@@ -458,18 +469,18 @@ func (l *Log) Owner(ctx context.Context) (mirror.Ownership, int32, error) {
 	if err != nil {
 		return mirror.OwnerForeign, l.LeaderEpoch(), err
 	}
-	switch {
-	case p.Leader == d.cfg.NodeID:
+	switch leads, err := d.whoLeads(p); leads {
+	case weLead:
 		if err := l.bringBack(ctx); err != nil {
 			return mirror.OwnerForeign, p.LeaderEpoch, err
 		}
 		return mirror.OwnerOurs, l.LeaderEpoch(), nil
-	case d.isMirror(p.Leader):
+	case peerLeads:
 		return mirror.OwnerForeign, p.LeaderEpoch, nil
-	case p.Leader < 0 && (slices.Contains(p.ISR, d.cfg.NodeID) || slices.Contains(p.ELR, d.cfg.NodeID) || slices.Contains(p.LastKnownELR, d.cfg.NodeID)):
-		return mirror.OwnerForeign, p.LeaderEpoch, d.errorf(l.tp, "it has no leader in this moment; this process is being let in by the controllers")
-	case p.Leader < 0:
-		return mirror.OwnerOpen, p.LeaderEpoch, d.errorf(l.tp, "it has no leader; start the brokers %v", p.Replicas)
+	case weReturn:
+		return mirror.OwnerForeign, p.LeaderEpoch, err
+	case nobodyLeads:
+		return mirror.OwnerOpen, p.LeaderEpoch, err
 	}
 	return mirror.OwnerOpen, p.LeaderEpoch, l.refresh(ctx)
 }
