@@ -118,6 +118,31 @@ func TestApplyTakesTheNearestOfEqualPlaces(t *testing.T) {
 	}
 }
 
+// A test that hung is red, but for one that starts Kafka: it may have waited for the others on its machine.
+func TestHungTests(t *testing.T) {
+	const hung = "panic: test timed out after 2m0s\n\trunning tests:\n\t\tTestF05Sub (2m0s)\n"
+	const failed = "--- FAIL: TestF05Sub (0.10s)\n"
+	for _, c := range []struct {
+		tests []caseTest
+		out   string
+		red   bool
+	}{
+		{[]caseTest{{id: "F05", pkg: "p", level: "pure"}}, hung, true},
+		{[]caseTest{{id: "F05", pkg: "p", level: "pure"}, {id: "F05", pkg: "p", level: "Kafka"}}, hung, false},
+		{[]caseTest{{id: "F05", pkg: "p", level: "Kafka"}}, failed, true},
+		{[]caseTest{{id: "F05", pkg: "q", level: "Kafka"}, {id: "F06", pkg: "p", level: "Kafka"}}, hung, true},
+	} {
+		m, err := parseMutant("x", patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		startKafka([]*mutant{m}, c.tests)
+		if red, err := m.judge(errors.New("exit status 1"), c.out); (err == nil) != c.red || (red != "") != c.red {
+			t.Errorf("%+v: %q, %v; want red %v for\n%s", c.tests, red, err, c.red, c.out)
+		}
+	}
+}
+
 func TestLevels(t *testing.T) {
 	for pkg, want := range map[string]string{"internal/batch": "pure", "mirror/kafkasource": "kfake", "mirror/memlog": "memlog", "internal/kafkatest": "Kafka", "mirror": "plain"} {
 		if got := level(pkg, nil); got != want {

@@ -53,6 +53,7 @@ func run(out io.Writer, root string, ids []string, runMutants bool, only string)
 	if err != nil {
 		return false, err
 	}
+	startKafka(mutants, tests)
 	missing := table(out, ids, tests, mutants)
 	ok = len(missing) == 0
 	if runMutants {
