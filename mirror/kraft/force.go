@@ -23,7 +23,7 @@ type Forced struct {
 	// Epoch and End are the last mirror epoch and offset: the leader epoch of the last mirrored batch (−1: none), and where the mirror ended.
 	Epoch   int32
 	End     int64
-	Aborted int             // open transactions that were ended by ABORT markers
+	Aborted int             // transactions that were open below End and were ended by ABORT markers
 	Lacking map[int32]int64 // by broker, where a copy ended that was shorter; it copies the rest from the leader
 	Unasked []int32         // replicas that could not be asked what they hold
 	Err     error
@@ -33,8 +33,10 @@ type Forced struct {
 // that gives every guarantee, this does not. cfg is the gone process's Config; nothing is registered, and Folder and Listen are not used. topics nil: everything that it led.
 //
 // It refuses while that process is alive. For each partition, in this order: the longest living copy is found; the brokers use up the producer ids that they hold; record is called
-// with the last mirror epoch and offset, and has to keep them, because a failback needs them; the longest copy is elected; its open transactions are aborted; the topic's settings are
-// put back. What cannot be kept of what a stop promises:
+// with the last mirror epoch and offset, and has to keep them, because a failback needs them; the longest copy is elected; the transactions that the mirror left open in it are aborted;
+// the topic's settings are put back. Before each record and each election it is looked again whether a process came to life under the node id. What was not finished is gone on with by
+// another Force with the same Config.Remember: it aborts no transaction that began after the recorded end, those are clients'. A partition that a stock broker leads without a Force is
+// refused: it is open, and a process under the node id finishes that. What cannot be kept of what a stop promises:
 //
 //   - clients may write from the election on, before the transactions that were open are aborted;
 //   - no MIRROR_PID_RESET is written: a mirror further down this chain takes this log's producers for the source's;
@@ -62,11 +64,8 @@ func Force(ctx context.Context, cfg Config, topics []string, record func(context
 	if err := d.meta.caughtUp(ctx); err != nil {
 		return nil, err
 	}
-	alive := false
 	var mine []clustermetadata.Partition
 	d.meta.look(func(im *clustermetadata.Image) {
-		b, ok := im.Broker(cfg.NodeID)
-		alive = ok && !b.Fenced
 		for _, p := range im.PartitionsOf(cfg.NodeID) {
 			if topics == nil || slices.Contains(topics, p.Topic) {
 				mine = append(mine, p)
@@ -77,20 +76,21 @@ func Force(ctx context.Context, cfg Config, topics []string, record func(context
 	if err != nil {
 		return nil, err
 	}
-	if alive {
-		return nil, fmt.Errorf("kraft: mirror process %d is alive (or was a moment ago: its session ends %s after its last heartbeat); stop the topics through it", cfg.NodeID, cfg.SessionTimeout)
+	if err := d.nobodyThere(); err != nil {
+		return nil, err
 	}
 	if len(mine) == 0 {
 		return nil, fmt.Errorf("kraft: broker %d has no partition of the topics %v", cfg.NodeID, topics)
 	}
 	forced := make([]Forced, len(mine))
+	given := d.producers.next() - 1
 	slots := make(chan struct{}, 16)
 	var wg sync.WaitGroup
 	for i, p := range mine {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			forced[i] = d.force(ctx, p, record)
+			forced[i] = d.force(ctx, p, given, record)
 		})
 	}
 	wg.Wait()
@@ -101,17 +101,65 @@ func Force(ctx context.Context, cfg Config, topics []string, record func(context
 	return forced, errors.Join(all...)
 }
 
-func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, record func(context.Context, Forced) error) (f Forced) {
+// nobodyThere is an error while a process lives under the node id, as far as the metadata says.
+func (d *Destination) nobodyThere() error {
+	alive := false
+	d.meta.look(func(im *clustermetadata.Image) {
+		b, ok := im.Broker(d.cfg.NodeID)
+		alive = ok && !b.Fenced
+	})
+	if alive {
+		return fmt.Errorf("kraft: mirror process %d is alive (or was a moment ago: its session ends %s after its last heartbeat); stop the topics through it", d.cfg.NodeID, d.cfg.SessionTimeout)
+	}
+	return nil
+}
+
+// leaderless returns the partition as it is now, if nobody lives under the node id and nothing changed since what was seen.
+func (d *Destination) leaderless(ctx context.Context, seen clustermetadata.Partition) (clustermetadata.Partition, error) {
+	tp := mirror.TopicPartition{Topic: seen.Topic, Partition: seen.Partition}
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return seen, d.errorf(tp, "%w", err)
+	}
+	if err := d.nobodyThere(); err != nil {
+		return seen, err
+	}
+	now, err := d.partition(tp)
+	if err == nil && (now.TopicID != seen.TopicID || now.Leader >= 0 || now.PartitionEpoch != seen.PartitionEpoch) {
+		err = d.errorf(tp, "somebody changed it meanwhile (leader %d, partition epoch %d, before %d): look at it, and force it again", now.Leader, now.PartitionEpoch, seen.PartitionEpoch)
+	}
+	return now, err
+}
+
+// force does one partition. given is the highest producer id that brokers may hold.
+func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, given int64, record func(context.Context, Forced) error) (f Forced) {
 	tp := mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}
 	f = Forced{Partition: tp, TopicID: p.TopicID, Leader: p.Leader, Epoch: -1, Lacking: map[int32]int64{}}
 	fail := func(err error) Forced {
 		f.Err = err
 		return f
 	}
-	stock := without(target(p), d.cfg.NodeID)
-	if p.Leader < 0 {
-		l := d.log(tp)
-		choice, err := l.longest(ctx, stock)
+	m, err := d.remembered.of(ctx, tp.Topic, p.TopicID)
+	if err != nil {
+		return fail(err)
+	}
+	before, again := m.Forced[tp.Partition]
+	elected := before.Leader
+	switch waits := slices.Contains(slices.Concat(p.ISR, p.ELR, p.LastKnownELR), d.cfg.NodeID); {
+	case p.Leader >= 0 && !again:
+		return fail(d.errorf(tp, "broker %d leads it, and no Force has elected it: it is open, a take-over was not finished; stop it through a process under node id %d", p.Leader, d.cfg.NodeID))
+	case p.Leader < 0 && again && !waits:
+		return fail(d.errorf(tp, "it was forced before, up to %d, and its leader since then has gone: start broker %d", before.End, before.Leader))
+	case p.Leader >= 0:
+		f.Epoch, f.End = before.Epoch, before.End
+		if p.Leader != elected {
+			f.Err = d.errorf(tp, "broker %d leads it, Force elected %d", p.Leader, elected)
+		}
+	default:
+		if p, err = d.leaderless(ctx, p); err != nil {
+			return fail(err)
+		}
+		stock := without(target(p), d.cfg.NodeID)
+		choice, err := d.log(tp).longest(ctx, stock)
 		if err != nil {
 			return fail(err)
 		}
@@ -127,40 +175,30 @@ func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, re
 				f.Lacking[s.Broker] = s.End
 			}
 		}
-		if err := d.producers.burnAll(ctx, d.producers.next()-1); err != nil {
+		if err := d.producers.burnAll(ctx, given); err != nil {
 			return fail(d.errorf(tp, "%w", err))
 		}
-		f.Leader = choice.Broker
-		if err := record(ctx, f); err != nil {
-			return fail(d.errorf(tp, "keeping the last mirror epoch %d and offset %d: %w; nothing was opened", f.Epoch, f.End, err))
-		}
-		if err := d.setReplicas(ctx, tp, append([]int32{choice.Broker}, without(stock, choice.Broker)...)); err != nil {
-			return fail(err)
-		}
-		if err := d.electUnclean(ctx, tp); err != nil {
-			return fail(err)
-		}
-		if err := d.meta.wait(ctx, fmt.Sprintf("broker %d to lead %s-%d", choice.Broker, tp.Topic, tp.Partition), func(im *clustermetadata.Image) bool {
-			now, ok := im.Partition(tp.Topic, tp.Partition)
-			return !ok || now.Leader >= 0
-		}); err != nil {
+		elected, f.Leader = choice.Broker, choice.Broker
+		if err := d.open(ctx, p, stock, f, record); err != nil {
 			return fail(err)
 		}
 		now, err := d.partition(tp)
 		switch {
 		case err != nil:
 			return fail(err)
-		case now.Leader != choice.Broker:
+		case now.Leader != elected:
 			f.Leader = now.Leader
-			f.Err = d.errorf(tp, "broker %d was elected and not %d, which had the longest copy, up to %d: compare the copies before clients write", now.Leader, choice.Broker, choice.End)
+			f.Err = d.errorf(tp, "broker %d was elected and not %d, which had the longest copy, up to %d: compare the copies before clients write", now.Leader, elected, choice.End)
 		case now.LeaderEpoch <= f.Epoch:
 			f.Err = d.errorf(tp, "its leader epoch is %d and the last mirror epoch %d: what clients write looks to a failback like what the source wrote; elect leaders until it is above, before clients write", now.LeaderEpoch, f.Epoch)
 		}
 	}
-	n, err := d.abortOpen(ctx, tp, f.Leader)
-	f.Aborted = n
-	if err != nil {
+	if f.Leader == elected {
+		n, err := d.abortOpen(ctx, tp, f.Leader, f.End)
+		f.Aborted = n
 		f.Err = errors.Join(f.Err, err)
+	} else { // its copy may have been shorter, and then clients' transactions begin below the end
+		f.Err = errors.Join(f.Err, d.errorf(tp, "transactions that the mirror left open are not aborted: look for them (kafka-transactions.sh find-hanging)"))
 	}
 	// The stock leader completes the reassignment when its followers are in sync; settings are put back when this node is out.
 	if err := d.meta.wait(ctx, fmt.Sprintf("broker %d to leave %s-%d", d.cfg.NodeID, tp.Topic, tp.Partition), func(im *clustermetadata.Image) bool {
@@ -170,10 +208,51 @@ func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, re
 		f.Err = errors.Join(f.Err, d.errorf(tp, "it is open, led by %d; its replicas are not in sync yet, and its settings min.insync.replicas and unclean.leader.election.enable are not put back: force it again later: %w", f.Leader, err))
 		return f
 	}
-	if err := d.putBack(ctx, tp.Topic); err != nil {
-		f.Err = errors.Join(f.Err, err)
+	err = d.putBack(ctx, tp.Topic)
+	if err == nil {
+		err = d.remembered.change(ctx, tp.Topic, p.TopicID, func(m *memory) { delete(m.Forced, tp.Partition) })
 	}
+	f.Err = errors.Join(f.Err, err)
 	return f
+}
+
+// open has f's leader elected, after what f says was recorded.
+func (d *Destination) open(ctx context.Context, p clustermetadata.Partition, stock []int32, f Forced, record func(context.Context, Forced) error) error {
+	tp := f.Partition
+	p, err := d.leaderless(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := d.remembered.change(ctx, tp.Topic, p.TopicID, func(m *memory) {
+		if m.Forced == nil {
+			m.Forced = map[int32]forcedEnd{}
+		}
+		m.Forced[tp.Partition] = forcedEnd{Leader: f.Leader, Epoch: f.Epoch, End: f.End}
+	}); err != nil {
+		return err
+	}
+	if err := record(ctx, f); err != nil {
+		return d.errorf(tp, "keeping the last mirror epoch %d and offset %d: %w; nothing was opened", f.Epoch, f.End, err)
+	}
+	if p, err = d.leaderless(ctx, p); err != nil {
+		return err
+	}
+	if err := d.setReplicas(ctx, tp, append([]int32{f.Leader}, without(stock, f.Leader)...)); err != nil {
+		return err
+	}
+	if p, err = d.partition(tp); err != nil {
+		return err
+	}
+	if _, err := d.leaderless(ctx, p); err != nil {
+		return err
+	}
+	if err := d.electUnclean(ctx, tp); err != nil {
+		return err
+	}
+	return d.meta.wait(ctx, fmt.Sprintf("broker %d to lead %s-%d", f.Leader, tp.Topic, tp.Partition), func(im *clustermetadata.Image) bool {
+		now, ok := im.Partition(tp.Topic, tp.Partition)
+		return !ok || now.Leader >= 0
+	})
 }
 
 // longest is the longest living copy.
@@ -213,9 +292,9 @@ func (d *Destination) electUnclean(ctx context.Context, tp mirror.TopicPartition
 	return nil
 }
 
-// abortOpen ends the transactions that are open on a stock leader: same producer epoch, the coordinator epoch last seen, by the rules of transactions before KIP-890, which
+// abortOpen ends the transactions that are open on a stock leader and began below an offset: same producer epoch, the coordinator epoch last seen, by the rules of transactions before KIP-890, which
 // is what a broker takes from somebody who is not the coordinator.
-func (d *Destination) abortOpen(ctx context.Context, tp mirror.TopicPartition, leader int32) (int, error) {
+func (d *Destination) abortOpen(ctx context.Context, tp mirror.TopicPartition, leader int32, below int64) (int, error) {
 	req := kmsg.NewPtrDescribeProducersRequest()
 	t := kmsg.NewDescribeProducersRequestTopic()
 	t.Topic, t.Partitions = tp.Topic, []int32{tp.Partition}
@@ -232,7 +311,7 @@ func (d *Destination) abortOpen(ctx context.Context, tp mirror.TopicPartition, l
 			for _, ap := range at.Partitions {
 				err = errors.Join(err, kerr.ErrorForCode(ap.ErrorCode))
 				for _, producer := range ap.ActiveProducers {
-					if producer.CurrentTxnStartOffset >= 0 {
+					if at := producer.CurrentTxnStartOffset; at >= 0 && at < below {
 						open = append(open, producer)
 					}
 				}

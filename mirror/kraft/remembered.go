@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 )
@@ -54,16 +55,34 @@ type memory struct {
 	LeftOut map[int32][]int32 `json:"left_out,omitempty"`
 	// Takers are the node ids of the processes that are taking over partitions of the topic: nobody else puts its settings back meanwhile.
 	Takers []int32 `json:"takers,omitempty"`
+	// Forced is, by partition, what a Force that is not finished has elected.
+	Forced map[int32]forcedEnd `json:"forced,omitempty"`
+}
+
+// forcedEnd is where the mirror ended in a partition, and whose copy was elected.
+type forcedEnd struct {
+	Leader int32 `json:"leader"`
+	Epoch  int32 `json:"epoch"`
+	End    int64 `json:"end"`
 }
 
 func (m memory) empty() bool {
-	return len(m.Configs) == 0 && len(m.Unconfirmed) == 0 && len(m.LeftOut) == 0 && len(m.Takers) == 0
+	return len(m.Configs) == 0 && len(m.Unconfirmed) == 0 && len(m.LeftOut) == 0 && len(m.Takers) == 0 && len(m.Forced) == 0
 }
 
-// takenBy says whether this process is taking the topic over, and whether others are.
-func (m memory) takenBy(node int32) (us, others bool) {
-	us = slices.Contains(m.Takers, node)
-	return us, len(without(m.Takers, node)) > 0
+// takenBy says whether a process is taking the topic over.
+func (m memory) takenBy(node int32) bool { return slices.Contains(m.Takers, node) }
+
+// otherTakers are the living processes beside this one that are taking the topic over. What a dead one has begun is found in the partitions; when it comes back it begins again.
+func (d *Destination) otherTakers(m memory) (ids []int32) {
+	d.meta.look(func(im *clustermetadata.Image) {
+		for _, id := range without(m.Takers, d.cfg.NodeID) {
+			if b, ok := im.Broker(id); ok && !b.Fenced {
+				ids = append(ids, id)
+			}
+		}
+	})
+	return ids
 }
 
 // lookAnew makes the next look read the log: what a peer has written may not have been told yet.
