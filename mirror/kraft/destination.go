@@ -571,7 +571,7 @@ func (d *Destination) leftBehind(ctx context.Context) ([]string, error) {
 	for _, topic := range slices.Sorted(maps.Keys(all)) {
 		m := all[topic]
 		t, ok := d.topic(topic)
-		if _, others := m.takenBy(d.cfg.NodeID); !ok || t.ID != m.TopicID || others {
+		if !ok || t.ID != m.TopicID || len(d.otherTakers(m)) > 0 {
 			continue
 		}
 		mirrored := false

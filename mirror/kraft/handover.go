@@ -182,7 +182,7 @@ func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.Topi
 	if m, err = d.remembered.of(ctx, topic, id); err != nil {
 		return err
 	}
-	if _, others := m.takenBy(d.cfg.NodeID); others {
+	if len(d.otherTakers(m)) > 0 {
 		return nil // tried again when it has ended
 	}
 	var all []error
@@ -375,7 +375,7 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 	if m, err = d.remembered.of(ctx, topic, t.ID); err != nil || m.Configs == nil {
 		return err
 	}
-	if _, others := m.takenBy(d.cfg.NodeID); others { // it would take away what their take-over stands on
+	if len(d.otherTakers(m)) > 0 { // it would take away what their take-over stands on
 		return nil
 	}
 	answer, err := d.requests.configs.do(ctx, configChange{topic, m.Configs})
@@ -394,8 +394,7 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 		return err
 	}
 	return d.remembered.change(ctx, topic, t.ID, func(m *memory) {
-		m.Takers = without(m.Takers, d.cfg.NodeID)
-		if len(m.Takers) == 0 { // a take-over that has begun meanwhile needs it again
+		if m.Takers = d.otherTakers(*m); len(m.Takers) == 0 { // a take-over that has begun meanwhile needs it again
 			m.Configs, m.Unconfirmed = nil, nil
 		}
 	})

@@ -64,7 +64,7 @@ func TestAddingAgainLetsTakeOversBe(t *testing.T) {
 	}
 	remember(func(m *memory) { m.LeftOut, m.Takers = map[int32][]int32{0: {3}}, []int32{other} })
 	again(0)
-	remember(func(m *memory) { m.Takers = nil })
+	remember(func(m *memory) { m.Takers = []int32{4242} }) // which is not there
 	if !l.work.tryTake() {
 		t.Fatal("something is under way")
 	}

@@ -107,12 +107,12 @@ func (d *Destination) guard(ctx context.Context, topic string, id mirror.TopicID
 	if err != nil {
 		return err
 	}
-	if us, _ := have.takenBy(d.cfg.NodeID); have.Configs == nil || !us {
+	if have.Configs == nil || !have.takenBy(d.cfg.NodeID) {
 		if err := d.remembered.change(ctx, topic, id, func(m *memory) {
 			if m.Configs == nil {
 				m.Configs = before
 			}
-			if us, _ := m.takenBy(d.cfg.NodeID); !us {
+			if !m.takenBy(d.cfg.NodeID) {
 				m.Takers = append(slices.Clone(m.Takers), d.cfg.NodeID)
 			}
 		}); err != nil {
@@ -148,7 +148,7 @@ func (d *Destination) exposed(tp mirror.TopicPartition) error {
 // endTaking forgets that this process takes a topic over, unless more than mine need its settings in this process now.
 func (d *Destination) endTaking(ctx context.Context, topic string, id mirror.TopicID, mine int) error {
 	m, err := d.remembered.of(ctx, topic, id)
-	if us, _ := m.takenBy(d.cfg.NodeID); err != nil || !us || d.settingsUsers(topic) > mine {
+	if err != nil || !m.takenBy(d.cfg.NodeID) || d.settingsUsers(topic) > mine {
 		return err
 	}
 	return d.remembered.change(ctx, topic, id, func(m *memory) {
