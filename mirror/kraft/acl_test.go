@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -346,116 +344,4 @@ func life(t *testing.T, j *joined) {
 		_, there := im.Broker(nodeID)
 		return !there && len(im.PartitionsOf(nodeID)) == 0
 	})
-}
-
-// TestRealKafkaRevoked: one command takes the rights away. Ten seconds later, which is a session and a bit, the process is fenced, its partitions have no leader, and no stock broker
-// leads them: nothing is lost and nothing can be written.
-func TestRealKafkaRevoked(t *testing.T) {
-	c := plainCluster(t)
-	grant(c, mirrorUser, kraft.Rights()...)
-	w := watched(t, c, "revoked")
-	port := freeListener(t)
-	j := join(t, c, secured(c, "SASL_PLAINTEXT"), func(cfg *kraft.Config) { cfg.Listener = port })
-	l := j.create("revoked", 1)
-	appendTo(t, l, data(0, l.LeaderEpoch(), 5, "kept"))
-	await(t, l)
-	was := c.WaitSameSegments("revoked", 0, 1)
-	strangersStayOut(t, j, "revoked", port.Addr().String(), kafkatest.Credentials{User: "stranger", Password: "stranger-secret"})
-	if got := alerts(t, c); got != (shown{underReplicated: 1, unavailable: 1, underMinISR: 1, atMinISR: 1}) {
-		t.Errorf("while the process leads one partition kafka-topics shows %+v", got)
-	}
-	if got := listed(t, c); !got[nodeID] {
-		t.Errorf("the inter-broker listener names the brokers %v, and not the process", got)
-	}
-
-	began := time.Now()
-	revoke(t, c, mirrorUser, kraft.ClusterAction)
-	j.saw(kraft.Fenced)
-	eventually(t, "no leader of what the process led", func() bool { return w.partition("revoked", 0).Leader == -1 })
-	if got := alerts(t, c); got != (shown{underReplicated: 1, unavailable: 1, underMinISR: 1}) {
-		t.Errorf("without its leader kafka-topics shows %+v", got)
-	}
-	t.Logf("no leader %.1f s after the rule was deleted; %s", time.Since(began).Seconds(), w.history("revoked", 0))
-	b, ok := w.image().Broker(nodeID)
-	if !ok || !b.Fenced {
-		t.Errorf("the process is registered: %v, fenced: %v; it should be both", ok, b.Fenced)
-	}
-	if p := w.partition("revoked", 0); !slices.Equal(p.ISR, nil) && len(p.ISR) > 0 || !slices.Contains(p.Replicas, 1) {
-		t.Errorf("replicas %v, in sync %v", p.Replicas, p.ISR)
-	}
-	if got := c.WaitSameSegments("revoked", 0, 1); !slices.Equal(got, was) {
-		t.Error("the copy has changed")
-	}
-
-	// The other way: take the registration away. The process does not come back by itself.
-	grant(c, mirrorUser, kraft.ClusterAction)
-	eventually(t, "the process to lead again", func() bool { return w.partition("revoked", 0).Leader == nodeID })
-	unregister := kmsg.NewPtrUnregisterBrokerRequest()
-	unregister.BrokerID = nodeID
-	resp, err := unregister.RequestWith(bound(t), c.AdminClient())
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.saw(kraft.Unregistered)
-	eventually(t, "no leader after that", func() bool {
-		_, there := w.image().Broker(nodeID)
-		return !there && w.partition("revoked", 0).Leader == -1
-	})
-	if got := c.WaitSameSegments("revoked", 0, 1); !slices.Equal(got, was) {
-		t.Error("the copy has changed")
-	}
-}
-
-// shown is how many partitions kafka-topics.sh --describe names with each of its flags.
-type shown struct{ underReplicated, unavailable, underMinISR, atMinISR int }
-
-// alerts runs Kafka's own tool.
-func alerts(t *testing.T, c *kafkatest.Cluster) shown {
-	t.Helper()
-	libs, err := kafkatest.Libs(c.Version())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got shown
-	var wg sync.WaitGroup
-	for flag, n := range map[string]*int{
-		"--under-replicated-partitions": &got.underReplicated, "--unavailable-partitions": &got.unavailable, "--under-min-isr-partitions": &got.underMinISR, "--at-min-isr-partitions": &got.atMinISR,
-	} {
-		wg.Go(func() {
-			cmd := exec.CommandContext(bound(t), "java", "-cp", libs+"/*", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", c.Bootstrap()[0], "--describe",
-				"--topic", "revoked", flag)
-			out, err := cmd.Output()
-			if err != nil {
-				t.Errorf("kafka-topics %s: %v %s", flag, err, out)
-			}
-			*n = strings.Count(string(out), "Partition: ")
-			t.Logf("kafka-topics %s: %s", flag, out)
-		})
-	}
-	wg.Wait()
-	return got
-}
-
-// listed are the brokers that DescribeCluster names on the inter-broker listener, fenced ones too: what kafka-cluster.sh list-endpoints --include-fenced-brokers asks.
-func listed(t *testing.T, c *kafkatest.Cluster) map[int32]bool {
-	t.Helper()
-	cl, err := kgo.NewClient(append(c.ListenerOptions("INTERNAL", kafkatest.Credentials{}, nil), kgo.SeedBrokers(c.InternalAddress(1)))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	req := kmsg.NewPtrDescribeClusterRequest()
-	req.EndpointType, req.IncludeFencedBrokers = 1, true
-	raw, err := cl.SeedBrokers()[0].Request(bound(t), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := map[int32]bool{}
-	for _, b := range raw.(*kmsg.DescribeClusterResponse).Brokers {
-		ids[b.NodeID] = true
-	}
-	return ids
 }

@@ -2,7 +2,6 @@ package kraft_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -267,123 +266,6 @@ func TestRealKafkaUnregisteredFromOutside(t *testing.T) {
 		s.exactly(topic, 1, 2, 3)
 	}
 	s.handOver("outside")
-}
-
-// TestRealKafkaFeaturesChangedWhileJoined: features that the cluster does not use yet, as after an upgrade from an older version, are finalized while this process is in it. They cannot be
-// lowered then: the controllers refuse that and name this process. After it has left they can. metadata.version beyond what the brokers know is refused anyway.
-func TestRealKafkaFeaturesChangedWhileJoined(t *testing.T) {
-	c := kafkatest.Start(t, kafkatest.Options{Brokers: 3, Controllers: 1})
-	update := func(name string, level int16, kind int8) error {
-		req := kmsg.NewPtrUpdateFeaturesRequest()
-		u := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
-		u.Feature, u.MaxVersionLevel, u.UpgradeType = name, level, kind
-		req.FeatureUpdates = append(req.FeatureUpdates, u)
-		resp, err := req.RequestWith(bound(t), c.AdminClient())
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = kerr.ErrorForCode(resp.ErrorCode)
-		message := ""
-		if resp.ErrorMessage != nil {
-			message = *resp.ErrorMessage
-		}
-		for _, r := range resp.Results {
-			err = errors.Join(err, kerr.ErrorForCode(r.ErrorCode))
-			if r.ErrorMessage != nil {
-				message += *r.ErrorMessage
-			}
-		}
-		if err != nil {
-			err = fmt.Errorf("%w: %s", err, message)
-		}
-		return err
-	}
-	const up, down = 1, 2
-	levels := watchOf(t, c).image().Features()
-	names := []string{"transaction.version", "group.version", "share.version", "streams.version", "eligible.leader.replicas.version"}
-	var lowered []string
-	for _, name := range names {
-		err := update(name, 0, down)
-		t.Logf("before: %s %d → 0: %v", name, levels[name], err)
-		if err == nil {
-			lowered = append(lowered, name)
-		}
-	}
-	if len(lowered) == 0 {
-		t.Fatal("no feature could be lowered")
-	}
-	s := play(t, c, []string{"features"})
-	for _, name := range lowered {
-		if err := update(name, levels[name], up); err != nil {
-			t.Errorf("%s cannot be finalized at %d while this process is joined: %v", name, levels[name], err)
-		}
-		s.more("features", 1)
-	}
-	await(t, s.open("features", 0)) // what only this process has ends with it
-	s.Close()
-	s.returns()
-	for _, name := range append(lowered, "metadata.version") {
-		err := update(name, levels[name]-1, down)
-		t.Logf("while joined: %s %d → %d: %v", name, levels[name], levels[name]-1, err)
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprint(nodeID)) && name != "metadata.version" {
-			t.Errorf("%s was lowered, or the refusal does not name this process: %v", name, err)
-		}
-	}
-	s.more("features", 1)
-	await(t, s.open("features", 0))
-	if p := s.w.partition("features", 0); p.LeaderEpoch != 0 || p.Leader != nodeID {
-		t.Errorf("leader %d, epoch %d", p.Leader, p.LeaderEpoch)
-	}
-	s.exactly("features", 1, 2, 3)
-	s.handOver("features")
-	if err := s.Leave(bound(t)); err != nil {
-		t.Error(err)
-	}
-	for _, name := range lowered {
-		if err := update(name, 0, down); err != nil {
-			t.Errorf("%s cannot be lowered after this process has left: %v", name, err)
-		}
-	}
-}
-
-// TestRealKafkaRollingRestart: all brokers and controllers are restarted one after the other while batches are appended, without an act of an operator at the mirror. The copies are
-// byte-identical and complete, and nobody but this process has led.
-func TestRealKafkaRollingRestart(t *testing.T) {
-	c := short(t, 3, nil)
-	s := play(t, c, []string{"rolling"}, quick)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan int)
-	l := s.open("rolling", 0)
-	go func() {
-		n := 0
-		for ctx.Err() == nil {
-			b := data(l.End(), l.LeaderEpoch(), 3, "rolling")
-			if l.Append(ctx, l.LeaderEpoch(), slices.Clone(b)) == nil {
-				s.written["rolling"] = append(s.written["rolling"], b...)
-				n++
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-		ended <- n
-	}()
-	for _, id := range c.Brokers() {
-		c.Stop(id)
-		c.StartBroker(id)
-	}
-	stop()
-	t.Log(<-ended, "batches were appended meanwhile")
-	s.more("rolling", 1)
-	await(t, l)
-	s.exactly("rolling", 1, 2, 3)
-	s.closedAll()
-	if p := s.w.partition("rolling", 0); p.Leader != nodeID || !slices.Equal(p.ISR, []int32{nodeID}) {
-		t.Error("not its shape:", s.w.history("rolling", 0))
-	}
-	if got := s.w.partition("rolling", 0).LeaderEpoch; got != 0 {
-		t.Errorf("leader epoch %d: there was an election", got)
-	}
-	s.handOver("rolling")
-	s.inSync("rolling", 1, 2, 3)
 }
 
 // TestRealKafkaGrownAndDeletedByOperators: an operator adds a partition to a mirrored topic, by an assignment that names this process and by one that the cluster makes, then deletes the
