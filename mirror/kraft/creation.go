@@ -221,7 +221,9 @@ func (d *Destination) shape(ctx context.Context, topic string, from, to int32) e
 			return err
 		}
 		if l.mine("") != nil || l.log.Held() { // else somebody was faster, and it may hold something already
-			l.begin(p, leaderlog.Found{})
+			if err := l.begin(p, leaderlog.Found{}); err != nil {
+				return err
+			}
 		}
 		if l.log.Start() != l.log.End() {
 			return nil // what is appended to is in its shape

@@ -83,7 +83,7 @@ func newDestination(cfg Config) *Destination {
 func (d *Destination) connect() (err error) {
 	client := kraftclient.Config{
 		Controllers: d.cfg.Controllers, ControllerOptions: d.cfg.ControllerOptions, BrokerOptions: d.cfg.BrokerOptions, Address: d.address, AttemptBound: d.cfg.RequestTimeout / 2,
-		Intercept: d.cfg.intercept,
+		Intercept: d.guarded,
 	}
 	if d.client, err = kraftclient.New(client); err != nil {
 		return err
@@ -100,6 +100,12 @@ func (d *Destination) connect() (err error) {
 	d.remembered = newRemembered(d.cfg.Remember, 3*d.cfg.RequestTimeout)
 	d.producers = newProducerIDs(d)
 	d.membership = newMembership(&d.cfg, d.beats, d.meta, d.notice)
+	d.membership.onLost = d.giveUp
+	d.remembered.may = d.membership.inSession
+	// Without the metadata nobody knows any more what this process leads.
+	d.meta.onDead = func(err error) {
+		d.membership.lose(Trouble, fmt.Errorf("kraft: broker %d leads nothing any more: %w", d.cfg.NodeID, err))
+	}
 	d.spawn(d.meta.run)
 	return nil
 }
@@ -120,13 +126,13 @@ func (d *Destination) join(ctx context.Context) (err error) {
 		return err
 	}
 	d.spawn(d.membership.run)
-	d.spawn(d.watchRegistration)
 	if err := d.meta.wait(ctx, "this process's registration in the metadata", func(im *clustermetadata.Image) bool {
 		b, ok := im.Broker(d.cfg.NodeID)
 		return ok && b.Epoch == d.membership.brokerEpoch() && !b.Fenced
 	}); err != nil {
 		return err
 	}
+	d.lookAtRegistration()
 	if err := d.regain(ctx); err != nil {
 		return err
 	}
@@ -245,7 +251,11 @@ func (d *Destination) listen(ctx context.Context) (err error) {
 	m.host, m.port = advertised.host, advertised.port
 	d.meta.look(func(im *clustermetadata.Image) { m.listener, m.protocol, err = d.brokerListener(im) })
 	if err == nil {
-		d.server, err = d.serve(l)
+		var server *replicaserver.Server
+		server, err = d.serve(l)
+		d.mu.Lock()
+		d.server = server
+		d.mu.Unlock()
 	}
 	if err != nil {
 		l.Close()
@@ -391,18 +401,6 @@ func (d *Destination) topic(name string) (t mirror.Topic, ok bool) {
 	return t, ok
 }
 
-// watchRegistration gives everything up when the registration is lost.
-func (d *Destination) watchRegistration(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-d.membership.lost:
-	}
-	for _, l := range d.all() {
-		l.log.Resign()
-	}
-}
-
 func (d *Destination) all() []*Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -415,6 +413,12 @@ func (d *Destination) all() []*Log {
 
 // follow brings the logs in line with what the metadata shows.
 func (d *Destination) follow(changes []clustermetadata.Change) {
+	// First of all, whatever else they say of this node id: it may be another process's by now.
+	if slices.ContainsFunc(changes, func(c clustermetadata.Change) bool {
+		return c.Kind == clustermetadata.BrokerChanged && c.Broker == d.cfg.NodeID
+	}) {
+		d.lookAtRegistration()
+	}
 	for _, c := range changes {
 		switch c.Kind {
 		case clustermetadata.PartitionChanged:

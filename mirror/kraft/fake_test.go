@@ -1,6 +1,7 @@
 package kraft
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,9 @@ type fake struct {
 	topics map[string]mirror.TopicID
 	parts  map[mirror.TopicPartition]*clustermetadata.Partition
 	sent   map[int16]int // requests by key
+	// epochOf is the broker epoch of the next broker that registers, 0 for 7.
+	epochOf int64
+	stale   bool // broker epochs are old
 }
 
 // startFake makes a fake cluster and a Destination that takes itself for joined to it.
@@ -97,7 +101,7 @@ func (f *fake) record(kind, version uint32, body []byte) {
 func (f *fake) broker(id int32) {
 	b := kbin.AppendInt8(kbin.AppendInt32(nil, id), 0)
 	b = append(b, make([]byte, 16)...)
-	b = kbin.AppendInt64(b, 7)
+	b = kbin.AppendInt64(b, cmp.Or(f.epochOf, 7))
 	b = kbin.AppendCompactString(kbin.AppendCompactArrayLen(b, 1), "INTERNAL")
 	b = kbin.AppendCompactString(b, "127.0.0.1")
 	b = append(kbin.AppendInt16(kbin.AppendInt16(b, int16(id)), 0), 0)
@@ -321,6 +325,10 @@ func (f *fake) effect(req kmsg.Request) kmsg.Response {
 		return kmsg.NewPtrAlterPartitionAssignmentsResponse()
 	case *kmsg.AlterPartitionRequest:
 		resp := kmsg.NewPtrAlterPartitionResponse()
+		if f.stale {
+			resp.ErrorCode = kerr.StaleBrokerEpoch.Code
+			return resp
+		}
 		for _, t := range req.Topics {
 			at := kmsg.NewAlterPartitionResponseTopic()
 			at.TopidID = t.TopicID

@@ -50,6 +50,9 @@ func (d *Destination) foreignPlacement(p clustermetadata.Partition) {
 
 // moveAway moves an empty partition to the stock brokers.
 func (d *Destination) moveAway(ctx context.Context, tp mirror.TopicPartition) error {
+	if err := d.inSession(); err != nil {
+		return err
+	}
 	p, err := d.partition(tp)
 	if err != nil {
 		return nil // gone again

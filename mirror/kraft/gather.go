@@ -2,6 +2,7 @@ package kraft
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -21,15 +22,16 @@ type gather[Q, A any] struct {
 }
 
 type asked[Q, A any] struct {
+	ctx      context.Context // of who asks
 	question Q
 	answer   A
 	err      error
 	done     chan struct{}
 }
 
-// do asks one question. When ctx ends first, the question may still be asked.
+// do asks one question. When ctx ends before it is sent, it is not; when ctx ends later, it may have been asked.
 func (g *gather[Q, A]) do(ctx context.Context, q Q) (A, error) {
-	it := &asked[Q, A]{question: q, done: make(chan struct{})}
+	it := &asked[Q, A]{ctx: ctx, question: q, done: make(chan struct{})}
 	g.mu.Lock()
 	g.queue = append(g.queue, it)
 	if !g.busy {
@@ -72,14 +74,15 @@ func (g *gather[Q, A]) run() {
 	for {
 		g.await()
 		g.mu.Lock()
+		g.queue = slices.DeleteFunc(g.queue, func(it *asked[Q, A]) bool { return it.ctx.Err() != nil }) // nobody waits for them any more
 		n := min(len(g.queue), g.most)
 		if n == 0 {
 			g.busy = false
 			g.mu.Unlock()
 			return
 		}
-		items := g.queue[:n:n]
-		g.queue = g.queue[n:]
+		items := slices.Clone(g.queue[:n])
+		g.queue = slices.Delete(g.queue, 0, n)
 		g.sent++
 		g.mu.Unlock()
 		questions := make([]Q, n)

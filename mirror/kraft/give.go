@@ -63,14 +63,14 @@ func (d *Destination) Give(ctx context.Context, tp mirror.TopicPartition, peer i
 	defer l.setShut(false)
 	l.log.Hold()
 	if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, tp, append([]int32{peer}, stock...)) }); err != nil {
-		l.log.Release()
+		l.release()
 		return err
 	}
 	everybody := append([]int32{d.cfg.NodeID, peer}, stock...)
 	if err := d.barrier.sharing(ctx, func() error {
 		return d.setISR(ctx, tp, everybody, func(p clustermetadata.Partition) bool { return !slices.Contains(p.Replicas, d.cfg.NodeID) })
 	}); err != nil {
-		l.log.Release()
+		l.release()
 		return err
 	}
 	l.given()

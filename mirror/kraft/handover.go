@@ -174,6 +174,9 @@ func (l *Log) rememberLeftOut(ctx context.Context, stock, ready []int32) error {
 // addAgain asks for the replicas that hand-overs of a topic left out, but where a take-over is under way: its reassignment would be replaced. held is the log whose work the caller has, nil:
 // none.
 func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.TopicID, held *Log) error {
+	if err := d.inSession(); err != nil {
+		return err
+	}
 	m, err := d.remembered.of(ctx, topic, id)
 	if err != nil || len(m.LeftOut) == 0 {
 		return err
@@ -357,6 +360,9 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 		return err
 	}
 	defer lock.release()
+	if err := d.inSession(); err != nil {
+		return err
+	}
 	t, ok := d.topic(topic)
 	if !ok || d.settingsInUse(topic) {
 		return nil
@@ -423,7 +429,7 @@ func (d *Destination) among(topic string) (is bool) {
 }
 
 func (d *Destination) tidyOnce(ctx context.Context) {
-	if d.usable() != nil { // another process may stand in this one's place already
+	if d.inSession() != nil { // another process may stand in this one's place already
 		return
 	}
 	all, err := d.remembered.all(ctx)

@@ -22,8 +22,9 @@ type Log struct {
 	tp mirror.TopicPartition
 	id mirror.TopicID
 
-	log  *leaderlog.Log // what followers are served from
-	work turn           // creation, take-over, hand-over, regaining: one at a time
+	log    *leaderlog.Log // what followers are served from
+	served *served        // the same, as the server asks it
+	work   turn           // creation, take-over, hand-over, regaining: one at a time
 
 	cutting turn // a cut, or a look who has followed one, and what is remembered of it
 
@@ -82,38 +83,114 @@ func (d *Destination) log(tp mirror.TopicPartition) *Log {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l := d.logs[tp]; l != nil && l.id == p.TopicID {
-		return l
+	old := d.logs[tp]
+	if old != nil && old.id == p.TopicID {
+		return old
 	}
 	l := &Log{d: d, tp: tp, id: p.TopicID, epoch: p.LeaderEpoch, work: newTurn(), cutting: newTurn()}
+	if old != nil {
+		go old.deleted() // the change that says so may still come, and finds the new one then
+	}
 	l.log = leaderlog.New(leaderlog.Options{Topic: tp.Topic, Partition: tp.Partition, Back: l, Memory: d.memory, Now: time.Now, Raised: l.brokersDeleted})
+	l.served = &served{l.log, d.membership}
 	d.logs[tp] = l
 	return l
 }
 
-// begin takes what the log holds and serves it.
-func (l *Log) begin(p clustermetadata.Partition, found leaderlog.Found) {
+// begin takes what was found of the log when p was shown, and serves it, if this process still leads it.
+func (l *Log) begin(p clustermetadata.Partition, found leaderlog.Found) error {
+	d := l.d
 	l.log.Begin(found)
-	l.setFollowers(p)
-	l.log.Lead(p.LeaderEpoch)
-	l.log.Release()
 	l.mu.Lock()
-	l.ours, l.epoch = true, p.LeaderEpoch
+	// The metadata may have gone on since p. What it shows now holds; what it shows from here on is told to metadataChanged, which waits for the lock.
+	now, err := d.partition(l.tp)
+	switch {
+	case err != nil:
+	case l.gone != nil:
+		err = l.gone
+	case now.TopicID != p.TopicID || now.TopicID != l.id:
+		err = d.errorf(l.tp, "%w at the destination: it was deleted, and another topic has its name", mirror.ErrUnknownTopic)
+	case now.Leader != d.cfg.NodeID:
+		err = d.errorf(l.tp, "its leader is %d and not this process: %w", now.Leader, mirror.ErrFenced)
+	default:
+		err = d.usable()
+	}
+	if err != nil {
+		opening := l.opening
+		l.drop()
+		l.mu.Unlock()
+		if now.Leader >= 0 && now.Leader != d.cfg.NodeID && now.TopicID == l.id && !opening && !d.isMirror(now.Leader) {
+			d.violation(l.tp, now)
+		}
+		return err
+	}
+	l.setFollowers(now)
+	l.ours, l.epoch = true, max(l.epoch, now.LeaderEpoch)
 	l.missing, l.inSync = time.Time{}, nil
+	l.log.Lead(l.epoch)
+	l.log.Release()
 	l.mu.Unlock()
 	// Somebody may have changed the topic's settings while this process was away.
-	l.setUnsafe(l.d.unsafeTopic(l.tp.Topic))
+	l.setUnsafe(d.unsafeTopic(l.tp.Topic))
+	return nil
+}
+
+// drop forgets what the log holds: somebody else may change it from here on. Under mu.
+func (l *Log) drop() {
+	l.ours = false
+	l.log.Resign()
+	l.log.Hold()
+	l.log.Begin(leaderlog.Found{}) // frees the memory
+}
+
+// lose gives the log up with this process's registration.
+func (l *Log) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop()
+}
+
+// release lets followers in again that were put off, if the log is still led here.
+func (l *Log) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ours {
+		l.log.Release()
+	}
+}
+
+// deleted ends the log of a topic that is gone.
+func (l *Log) deleted() {
+	d := l.d
+	l.mu.Lock()
+	first := l.gone == nil
+	l.gone = d.errorf(l.tp, "the topic was deleted at the destination (%w); delete it in the mirror too, or start it again to copy it anew", mirror.ErrUnknownTopic)
+	l.ours = false
+	err := l.gone
+	l.mu.Unlock()
+	l.log.Close() // frees the memory
+	if first {
+		d.notice(Event{Kind: TopicGone, Partition: l.tp, Err: err, Text: err.Error()})
+	}
+	d.mu.Lock()
+	if d.logs[l.tp] == l {
+		delete(d.logs, l.tp)
+	}
+	d.mu.Unlock()
+}
+
+// violation tells that a stock broker leads what was not handed over.
+func (d *Destination) violation(tp mirror.TopicPartition, now clustermetadata.Partition) {
+	err := d.errorf(tp, "broker %d leads it although it was not stopped (leader epoch %d): clients may write into the copy. Its log is not taken back: stop the topic, look at what was written, and start it again", now.Leader, now.LeaderEpoch)
+	d.notice(Event{Kind: Violation, Partition: tp, Err: err, Text: err.Error()})
 }
 
 // given says that a stock broker leads the partition now, by our doing.
 func (l *Log) given() {
 	l.mu.Lock()
-	l.ours = false
+	defer l.mu.Unlock()
 	l.outside = replicareader.Ends{Start: l.log.Start(), End: l.log.End(), LastStable: l.log.End()}
-	l.mu.Unlock()
-	l.log.Resign()
-	l.log.Hold()
-	l.log.Begin(leaderlog.Found{}) // frees the memory
+	l.drop()
 }
 
 func (l *Log) setFollowers(p clustermetadata.Partition) {
@@ -144,45 +221,36 @@ func (l *Log) followersChanged() {
 func (l *Log) metadataChanged(c clustermetadata.Change) {
 	d, now, before := l.d, c.After, c.Before
 	if now.Topic == "" || now.TopicID != l.id {
-		l.mu.Lock()
-		first := l.gone == nil
-		l.gone = d.errorf(l.tp, "the topic was deleted at the destination (%w); delete it in the mirror too, or start it again to copy it anew", mirror.ErrUnknownTopic)
-		l.ours = false
-		err := l.gone
-		l.mu.Unlock()
-		l.log.Close() // frees the memory
-		if first {
-			d.notice(Event{Kind: TopicGone, Partition: l.tp, Err: err, Text: err.Error()})
+		if before.TopicID == l.id { // else it tells of another topic of this name
+			l.deleted()
 		}
-		d.mu.Lock()
-		if d.logs[l.tp] == l {
-			delete(d.logs, l.tp)
-		}
-		d.mu.Unlock()
 		return
 	}
 	l.mu.Lock()
 	ours, opening := l.ours, l.opening
-	l.epoch = now.LeaderEpoch
+	l.epoch = max(l.epoch, now.LeaderEpoch)
 	other := now.Leader >= 0 && now.Leader != d.cfg.NodeID
 	if other {
 		l.ours, l.inSync = false, nil
+		l.log.Resign()
+		l.log.Hold() // what it holds then is to be found out first
+	}
+	if now.Leader == d.cfg.NodeID && d.usable() == nil { // under mu: giving up comes before this, or after it and undoes it
+		if !ours {
+			l.log.Hold()
+		}
+		l.log.Lead(l.epoch)
 	}
 	l.mu.Unlock()
 	switch {
-	case now.Leader == d.cfg.NodeID && !ours:
+	case now.Leader != d.cfg.NodeID:
+	case !ours:
 		d.regainSoon(l)
-	case now.Leader == d.cfg.NodeID:
-		l.log.Lead(now.LeaderEpoch)
-		if !slices.Equal(now.Replicas, before.Replicas) {
-			l.setFollowers(now)
-		}
-	case other:
-		l.log.Resign()
+	case !slices.Equal(now.Replicas, before.Replicas):
+		l.setFollowers(now)
 	}
 	if ours && other && !opening && !d.isMirror(now.Leader) {
-		err := d.errorf(l.tp, "broker %d leads it although it was not stopped (leader epoch %d): clients may write into the copy. Its log is not taken back: stop the topic, look at what was written, and start it again", now.Leader, now.LeaderEpoch)
-		d.notice(Event{Kind: Violation, Partition: l.tp, Err: err, Text: err.Error()})
+		d.violation(l.tp, now)
 	}
 	if ours && !opening && !other && l.work.tryTake() { // not one of our own procedures
 		l.work.release()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -38,6 +39,9 @@ type membership struct {
 	listener    string
 	protocol    int16
 
+	lease  atomic.Pointer[time.Time] // when the last heartbeat that was answered was sent; nil: never registered
+	onLost func()                    // called once, when gone is set
+
 	beat    turn // one heartbeat at a time, so answers are in order
 	lifting turn // see lift
 
@@ -49,6 +53,7 @@ type membership struct {
 	alive    time.Time     // when a heartbeat was last answered
 	gone     error         // the registration is lost
 	lost     chan struct{} // closed with gone
+	seen     bool          // the metadata has shown this registration
 	cordon   bool          // the version knows cordoned log dirs
 	uncordon int           // how many want it lifted now
 	lifted   bool          // the controllers know that it is, and no heartbeat that says otherwise is under way
@@ -113,6 +118,7 @@ func (m *membership) register(ctx context.Context, previous int64) error {
 	l := kmsg.NewBrokerRegistrationRequestListener()
 	l.Name, l.Host, l.Port, l.SecurityProtocol = m.listener, m.host, m.port, m.protocol
 	req.Listeners = append(req.Listeners, l)
+	sent := time.Now()
 	resp, err := m.client.Controller(ctx, req)
 	if err != nil {
 		return fmt.Errorf("registering as broker %d: %w", m.cfg.NodeID, err)
@@ -125,8 +131,9 @@ func (m *membership) register(ctx context.Context, previous int64) error {
 		return fmt.Errorf("registering as broker %d: %w%s", m.cfg.NodeID, err, registrationAdvice(r.ErrorCode))
 	}
 	m.mu.Lock()
-	m.epoch, m.fenced, m.alive, m.wanted = r.BrokerEpoch, true, time.Now(), true
+	m.epoch, m.fenced, m.alive, m.wanted = r.BrokerEpoch, true, sent, true
 	m.mu.Unlock()
+	m.lease.Store(&sent)
 	return nil
 }
 
@@ -167,6 +174,7 @@ func (m *membership) heartbeat(ctx context.Context, wantFence bool) (fenced bool
 	m.meta.look(func(im *clustermetadata.Image) { req.CurrentMetadataOffset = max(im.Next()-1, 0) })
 	bounded, stop := m.cfg.bounded(ctx)
 	defer stop()
+	sent := time.Now()
 	resp, err := m.client.Controller(bounded, req)
 	if err != nil {
 		return true, fmt.Errorf("heartbeat of broker %d: %w", m.cfg.NodeID, err)
@@ -174,35 +182,39 @@ func (m *membership) heartbeat(ctx context.Context, wantFence bool) (fenced bool
 	r := resp.(*kmsg.BrokerHeartbeatResponse)
 	switch err := kerr.ErrorForCode(r.ErrorCode); {
 	case errors.Is(err, kerr.StaleBrokerEpoch), errors.Is(err, kerr.BrokerIDNotRegistered):
-		err := fmt.Errorf("%w (broker %d, %v): somebody unregistered it, as an operator does with a broker id that is not in its node pools, or another process came under this id. It leads nothing any more. "+
-			"Find out who it was, then start this process again", ErrUnregistered, m.cfg.NodeID, err)
-		m.loseRegistration(err)
+		err := m.unregistered(err)
+		m.lose(Unregistered, err)
 		return true, err
 	case err != nil:
 		return true, fmt.Errorf("heartbeat of broker %d: %w", m.cfg.NodeID, err)
 	}
 	m.mu.Lock()
-	m.fenced, m.alive, m.lifted = r.IsFenced, time.Now(), !cordoned
+	m.fenced, m.alive, m.lifted = r.IsFenced, sent, !cordoned
 	m.mu.Unlock()
+	m.lease.Store(&sent)
 	return r.IsFenced, nil
 }
 
-func (m *membership) loseRegistration(err error) {
+// lose ends the membership for good, as the registration is lost or can be known of no more.
+func (m *membership) lose(kind EventKind, err error) {
 	m.mu.Lock()
-	first := m.gone == nil && !m.leaving
-	if m.gone == nil {
+	first, leaving := m.gone == nil, m.leaving
+	if first {
 		m.gone = err
 		close(m.lost)
 	}
 	m.mu.Unlock()
-	if first {
+	if first && m.onLost != nil {
+		m.onLost()
+	}
+	if first && !leaving {
 		var led []string // all of them: a person has to see what stands still
 		m.meta.look(func(im *clustermetadata.Image) {
 			for _, p := range im.PartitionsOf(m.cfg.NodeID) {
 				led = append(led, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
 			}
 		})
-		m.notice(Event{Kind: Unregistered, Text: fmt.Sprintf("%v. It led %d partitions, of which nothing is lost: %s", err, len(led), strings.Join(led, ", ")), Err: err})
+		m.notice(Event{Kind: kind, Text: fmt.Sprintf("%v. It led %d partitions, of which nothing is lost: %s", err, len(led), strings.Join(led, ", ")), Err: err})
 	}
 }
 

@@ -22,6 +22,7 @@ type metadata struct {
 	asker       *kraftclient.Client // for questions that must not stand behind the long poll
 	controllers int
 	onChange    func([]clustermetadata.Change) // called in order, without the lock, before waiters are woken
+	onDead      func(error)                    // called once, without the lock
 
 	newest gather[struct{}, int64] // the high watermark now
 
@@ -164,10 +165,18 @@ func (m *metadata) wake() {
 	m.mu.Unlock()
 }
 
+// die ends it for good: who waits hears of it.
 func (m *metadata) die(err error) {
 	m.mu.Lock()
-	m.dead = err
+	first := m.dead == nil
+	if first {
+		m.dead = err
+	}
 	m.mu.Unlock()
+	if first {
+		m.wake()
+		m.onDead(err)
+	}
 }
 
 // snapshot replaces the image by a snapshot's (KIP-630).

@@ -154,6 +154,9 @@ func (l *Log) regain(ctx context.Context) error {
 	if p.Leader != d.cfg.NodeID {
 		return d.errorf(l.tp, "its leader is %d and not this process: %w", p.Leader, mirror.ErrFenced)
 	}
+	if err := d.inSession(); err != nil { // that this node id leads it does not say that this process does
+		return err
+	}
 	if err := d.adopt(ctx, l.tp.Topic, l.id); err != nil {
 		return err
 	}
@@ -192,8 +195,7 @@ func (l *Log) beginCut(ctx context.Context, p clustermetadata.Partition, found l
 	if err := l.rememberCuts(ctx, cuts); err != nil {
 		return err
 	}
-	l.begin(p, found)
-	return nil
+	return l.begin(p, found)
 }
 
 // find asks the copies. cuts are the copies that have to follow the log that was found, and from where on: those that were not asked, or hold more or something else.

@@ -21,6 +21,7 @@ import (
 type remembered struct {
 	log     keyedlog.Log
 	changes gather[rememberedChange, error] // many partitions' changes are one update
+	may     func() error                    // why nothing may be changed now: whoever came under the node id reads it; nil: it always may
 
 	reading turn // one reads at a time, and the others take what it found
 
@@ -196,6 +197,11 @@ func (r *remembered) do(ctx context.Context, q rememberedChange) error {
 
 // update carries out changes together, each on what the record says now.
 func (r *remembered) update(ctx context.Context, qs []rememberedChange) ([]error, error) {
+	if r.may != nil {
+		if err := r.may(); err != nil {
+			return nil, err
+		}
+	}
 	now := map[string]memory{}
 	err := r.log.Update(ctx, func(v keyedlog.View) ([]keyedlog.Change, error) {
 		clear(now)

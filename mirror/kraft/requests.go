@@ -369,6 +369,9 @@ func (r *requests) createPartitions(ctx context.Context, name string, count int3
 // setISR makes isr the in-sync replicas of a partition that we lead, and returns when the metadata shows it, or shows that a reassignment was completed by it.
 func (d *Destination) setISR(ctx context.Context, tp mirror.TopicPartition, isr []int32, done func(clustermetadata.Partition) bool) error {
 	for {
+		if err := d.inSession(); err != nil {
+			return d.errorf(tp, "%w", err)
+		}
 		p, err := d.partition(tp)
 		if err != nil {
 			return err
@@ -452,6 +455,9 @@ func (d *Destination) inSync(tp mirror.TopicPartition, isr []int32) ([]inSync, e
 // unless that would delete copies of a log that nobody else has.
 func (d *Destination) setReplicas(ctx context.Context, tp mirror.TopicPartition, replicas []int32) error {
 	for {
+		if err := d.inSession(); err != nil {
+			return d.errorf(tp, "%w", err)
+		}
 		p, err := d.partition(tp)
 		if err != nil {
 			return err

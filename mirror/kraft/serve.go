@@ -57,7 +57,7 @@ func (t *ledTopics) ByID(id statemachine.TopicID, partition int32) (replicaserve
 		return nil, kerr.UnknownTopicID.Code
 	}
 	if l := d.known(mirror.TopicPartition{Topic: name, Partition: partition}); l != nil && l.id == id {
-		return l.log, 0
+		return l.served, 0
 	}
 	return nil, kerr.NotLeaderForPartition.Code
 }
@@ -66,7 +66,7 @@ func (t *ledTopics) ByName(topic string, partition int32) (replicaserver.Partiti
 	d := (*Destination)(t)
 	tp := mirror.TopicPartition{Topic: topic, Partition: partition}
 	if l := d.known(tp); l != nil {
-		return l.log, 0
+		return l.served, 0
 	}
 	if _, err := d.partition(tp); err != nil {
 		return nil, kerr.UnknownTopicOrPartition.Code
