@@ -89,8 +89,12 @@
 // # After a restart
 //
 // A leader with an empty log makes its followers empty. So the log is held until the copies were asked: where each ends (ListOffsets −2) and which leader epochs it has (some batch
-// headers); the longest is the log. As many copies are waited for as make sure that a record which MinInSyncReplicas copies had is among them, for 30 s; then it goes on with those that
-// live, and says so. A copy that had not followed a truncation is trusted up to the truncation only (that is remembered in Config.Remember).
+// headers); the longest is the log. As many copies are waited for as make sure that a record which MinInSyncReplicas copies had is among them, for 30 s after the first one answers; then it
+// goes on with those that live. Right after a take-over one copy that was in sync suffices. A log that goes on without some copies says so, and they are not trusted beyond the end that
+// was found until they have followed it; nor is a copy that had not followed a truncation (Config.Remember keeps both).
+//
+// A follower's position counts for the registration under which it fetched (its broker epoch, KIP-903): a broker that restarts may have lost what it had, and is neither counted nor named
+// in sync before it fetches again. Fetches under another broker epoch than the registered one are put off.
 //
 // mirror.Log.Replicated is what MinInSyncReplicas followers have, or as many as live, at least one. It is what the copy is worth without this process; End is only memory.
 //
