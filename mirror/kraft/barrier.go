@@ -14,11 +14,14 @@ type barrier struct {
 	shared   int
 	excluded bool
 	waiting  int           // fences
+	wanting  int           // those that wait to share it
 	changed  chan struct{} // closed at the next change, nil: nobody waits
 }
 
 // share begins something that no fence may meet. Every share is ended by one unshare.
 func (b *barrier) share(ctx context.Context) error {
+	b.change(func() { b.wanting++ })
+	defer b.change(func() { b.wanting-- })
 	return b.await(ctx, func() bool { return !b.excluded && b.waiting == 0 }, func() { b.shared++ })
 }
 
@@ -38,6 +41,21 @@ func (b *barrier) exclude(ctx context.Context) error {
 	b.change(func() { b.waiting++ })
 	defer b.change(func() { b.waiting-- })
 	return b.await(ctx, func() bool { return !b.excluded && b.shared == 0 }, func() { b.excluded = true })
+}
+
+// letIn, of a fence between two of its rounds, lets those share it that wait to, and then excludes them again. Nobody is excluded after an error.
+func (b *barrier) letIn(ctx context.Context) error {
+	b.mu.Lock()
+	wanted := b.wanting > 0
+	b.mu.Unlock()
+	if !wanted {
+		return nil
+	}
+	b.include()
+	if err := b.await(ctx, func() bool { return b.wanting == 0 }, func() {}); err != nil {
+		return err
+	}
+	return b.exclude(ctx)
 }
 
 func (b *barrier) include() { b.change(func() { b.excluded = false }) }

@@ -241,7 +241,7 @@ func (d *Destination) awaitLeading(ctx context.Context, tp mirror.TopicPartition
 
 // complete brings a partition that this process leads alone, or that a crash left on the way there, to its shape. Its log is empty, or every replica that is to be added has all of it.
 func (d *Destination) complete(ctx context.Context, l *Log) error {
-	p, err := d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return err
 	}
@@ -251,23 +251,23 @@ func (d *Destination) complete(ctx context.Context, l *Log) error {
 			if replicas, err = d.placement(int(l.tp.Partition), d.cfg.ReplicationFactor); err != nil {
 				return d.errorf(l.tp, "%w", err)
 			}
-			if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, l.tp, replicas) }); err != nil {
+			if err := d.membership.uncordoned(ctx, func() error { return d.setReplicasOf(ctx, l.tp, l.id, replicas) }); err != nil {
 				return err
 			}
-			if p, err = d.partition(l.tp); err != nil {
+			if p, err = l.partition(); err != nil {
 				return err
 			}
 		}
 		if len(p.Adding) > 0 {
 			if err := d.barrier.sharing(ctx, func() error {
-				if err := d.setISR(ctx, l.tp, replicas, func(p clustermetadata.Partition) bool { return len(p.Adding) == 0 }); err != nil {
+				if err := d.setISROf(ctx, l.tp, l.id, replicas, func(p clustermetadata.Partition) bool { return len(p.Adding) == 0 }); err != nil {
 					return err
 				}
 				return d.alone(ctx, l.tp)
 			}); err != nil {
 				return err
 			}
-			if p, err = d.partition(l.tp); err != nil {
+			if p, err = l.partition(); err != nil {
 				return err
 			}
 		}

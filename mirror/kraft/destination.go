@@ -371,6 +371,15 @@ func (d *Destination) partition(tp mirror.TopicPartition) (p clustermetadata.Par
 	return p, nil
 }
 
+// partitionOf is what the metadata says of a topic's partition, and an error if another topic has its name now. Without an id it is whichever topic has it.
+func (d *Destination) partitionOf(tp mirror.TopicPartition, id mirror.TopicID) (clustermetadata.Partition, error) {
+	p, err := d.partition(tp)
+	if err == nil && id != (mirror.TopicID{}) && id != p.TopicID {
+		err = d.errorf(tp, "%w at the destination: it was deleted, and another topic has its name", mirror.ErrUnknownTopic)
+	}
+	return p, err
+}
+
 // ClusterID is the cluster's id.
 func (d *Destination) ClusterID(context.Context) (string, error) { return d.cluster, nil }
 

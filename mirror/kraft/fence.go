@@ -26,7 +26,12 @@ func (d *Destination) RaiseLeaderEpochs(ctx context.Context, atLeast map[mirror.
 	if err := d.barrier.exclude(ctx); err != nil {
 		return nil, fmt.Errorf("kraft: raising leader epochs: a creation, take-over or hand-over is under way: %w", err)
 	}
-	defer d.barrier.include()
+	excluded := true
+	defer func() {
+		if excluded {
+			d.barrier.include()
+		}
+	}()
 	got := map[mirror.TopicPartition]int32{}
 	var failed error
 	for round := 0; ; round++ {
@@ -59,6 +64,11 @@ func (d *Destination) RaiseLeaderEpochs(ctx context.Context, atLeast map[mirror.
 		}
 		if err := d.fence(ctx); err != nil {
 			failed = errors.Join(failed, err)
+			break
+		}
+		if err := d.barrier.letIn(ctx); err != nil { // many rounds take long: nobody's hand-over waits for all of them
+			excluded = false
+			failed = errors.Join(failed, fmt.Errorf("kraft: raising leader epochs: a creation, take-over or hand-over is under way: %w", err))
 			break
 		}
 	}

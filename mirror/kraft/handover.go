@@ -43,7 +43,7 @@ func (l *Log) Open(ctx context.Context) error {
 	if err := d.meta.caughtUp(ctx); err != nil {
 		return err
 	}
-	p, err := d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (l *Log) Open(ctx context.Context) error {
 
 // openTo are the in-sync replicas of an open partition.
 func (l *Log) openTo() []int32 {
-	p, _ := l.d.partition(l.tp)
+	p, _ := l.partition()
 	return p.ISR
 }
 
@@ -75,7 +75,7 @@ func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 			return d.errorf(l.tp, "hand-over: %w", err)
 		}
 		var err error
-		if p, err = d.partition(l.tp); err != nil {
+		if p, err = l.partition(); err != nil {
 			return err
 		}
 	}
@@ -99,18 +99,18 @@ func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 		if err := l.rememberLeftOut(ctx, stock, ready); err != nil {
 			return err
 		}
-		if err := d.setReplicas(ctx, l.tp, ready); err != nil {
+		if err := d.setReplicasOf(ctx, l.tp, l.id, ready); err != nil {
 			return err
 		}
 		// Somebody who cancels reassignments in this moment must not have the AlterPartition meet the old replicas: it would complete nothing and leave stock brokers in sync. The
 		// partition epoch in it sees to that, and the reassignment is asked for again.
 		err := d.barrier.sharing(ctx, func() error {
-			return d.setISR(ctx, l.tp, append([]int32{d.cfg.NodeID}, ready...), func(p clustermetadata.Partition) bool {
+			return d.setISROf(ctx, l.tp, l.id, append([]int32{d.cfg.NodeID}, ready...), func(p clustermetadata.Partition) bool {
 				return d.handedOver(p) || !slices.Equal(target(p), ready)
 			})
 		})
 		if err == nil {
-			if p, err = d.partition(l.tp); err != nil {
+			if p, err = l.partition(); err != nil {
 				return err
 			}
 			if d.handedOver(p) {
@@ -332,7 +332,7 @@ func (l *Log) stepOut(ctx context.Context, p clustermetadata.Partition) error {
 	if err := l.rememberLeftOut(ctx, stock, ready); err != nil {
 		return err
 	}
-	if err := d.setReplicas(ctx, l.tp, ready); err != nil {
+	if err := d.setReplicasOf(ctx, l.tp, l.id, ready); err != nil {
 		return err
 	}
 	if err := d.meta.wait(ctx, fmt.Sprintf("this process to leave %s-%d", l.tp.Topic, l.tp.Partition), func(im *clustermetadata.Image) bool {
@@ -341,7 +341,7 @@ func (l *Log) stepOut(ctx context.Context, p clustermetadata.Partition) error {
 	}); err != nil {
 		return err
 	}
-	if p, err := d.partition(l.tp); err != nil {
+	if p, err := l.partition(); err != nil {
 		return err
 	} else if _, err := d.whoLeads(p); err != nil {
 		return err

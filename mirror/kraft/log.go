@@ -212,7 +212,7 @@ func (l *Log) followersChanged() {
 	l.mu.Lock()
 	ours := l.ours
 	l.mu.Unlock()
-	if p, err := l.d.partition(l.tp); err == nil && ours {
+	if p, err := l.partition(); err == nil && ours {
 		l.setFollowers(p)
 	}
 }
@@ -349,7 +349,7 @@ func (l *Log) appendable() error {
 	if err := l.d.exposed(l.tp); err != nil {
 		return err
 	}
-	p, err := l.d.partition(l.tp)
+	p, err := l.partition()
 	if err == nil && p.Leader == l.d.cfg.NodeID && l.misshapen(p) {
 		return l.d.errorf(l.tp, "its copies are not complete yet (replicas %v, adding %v); that is finished when it is opened again, or within seconds", p.Replicas, p.Adding)
 	}
@@ -393,7 +393,7 @@ func (l *Log) Read(ctx context.Context, from int64, max int) ([]byte, error) {
 		}
 		return b, known(err)
 	}
-	p, err := l.d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return nil, err
 	}
@@ -414,6 +414,9 @@ func (l *Log) brokersDeleted(before, start int64) {
 			"If the source still has them, give the destination's topic the source's retention.ms and retention.bytes (what a topic does not say for itself is as its own cluster has it), and mirror it anew if they are needed", before, start-1)})
 	})
 }
+
+// partition is what the metadata says of this log's partition; of another topic that got its name it says nothing.
+func (l *Log) partition() (clustermetadata.Partition, error) { return l.d.partitionOf(l.tp, l.id) }
 
 func (l *Log) target() replicareader.Target {
 	return replicareader.Target{Topic: l.tp.Topic, ID: l.id, Partition: l.tp.Partition}
@@ -498,7 +501,7 @@ func (l *Log) AwaitReplicated(ctx context.Context, offset int64) error {
 
 // lateness says who has how much.
 func (l *Log) lateness() string {
-	p, err := l.d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return ""
 	}
@@ -533,7 +536,7 @@ func (l *Log) Owner(ctx context.Context) (mirror.Ownership, int32, error) {
 	if gone != nil {
 		return mirror.OwnerForeign, l.LeaderEpoch(), gone
 	}
-	p, err := d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return mirror.OwnerForeign, l.LeaderEpoch(), err
 	}
@@ -555,7 +558,7 @@ func (l *Log) Owner(ctx context.Context) (mirror.Ownership, int32, error) {
 
 // refresh asks the stock leader where its log starts and ends.
 func (l *Log) refresh(ctx context.Context) error {
-	p, err := l.d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return err
 	}

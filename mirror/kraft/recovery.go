@@ -96,7 +96,7 @@ func (l *Log) bringBack(ctx context.Context) error {
 		return l.d.errorf(l.tp, "something else is under way with it: %w", err)
 	}
 	defer l.work.release()
-	p, err := l.d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil || l.mine("") == nil && !l.log.Held() && !l.misshapen(p) {
 		return err
 	}
@@ -147,7 +147,7 @@ func (l *Log) incomplete(p clustermetadata.Partition) bool {
 // regain learns what the partition holds, serves it, and brings it to its shape. Under work; this process leads the partition.
 func (l *Log) regain(ctx context.Context) error {
 	d := l.d
-	p, err := d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (l *Log) regain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if p, err = d.partition(l.tp); err != nil {
+		if p, err = l.partition(); err != nil {
 			return err
 		}
 		if err := l.beginCut(ctx, p, found, cuts); err != nil {
@@ -210,10 +210,8 @@ func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (found lead
 		return leaderlog.Found{}, nil, err
 	}
 	for {
-		if now, err := d.partition(l.tp); err != nil {
+		if _, err := l.partition(); err != nil {
 			return leaderlog.Found{}, nil, err
-		} else if now.TopicID != l.id {
-			return leaderlog.Found{}, nil, d.errorf(l.tp, "%w at the destination: it was deleted, and another topic has its name", mirror.ErrUnknownTopic)
 		}
 		whole := l.whole()
 		limits := maps.Clone(remembered.Unconfirmed[l.tp.Partition])
@@ -409,7 +407,7 @@ func (l *Log) chosen(choice replicareader.Choice, limits map[int32]int64) (leade
 
 // rememberTruncation remembers that no replica has followed a cut at offset yet.
 func (l *Log) rememberTruncation(ctx context.Context, offset int64) error {
-	p, err := l.d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return err
 	}
@@ -479,7 +477,7 @@ func (l *Log) confirmTruncation(ctx context.Context) {
 // Recovered says what is known of the log without reading it.
 func (l *Log) Recovered(ctx context.Context) (mirror.Recovered, error) {
 	d := l.d
-	p, err := d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return mirror.Recovered{}, err
 	}

@@ -368,14 +368,20 @@ func (r *requests) createPartitions(ctx context.Context, name string, count int3
 
 // setISR makes isr the in-sync replicas of a partition that we lead, and returns when the metadata shows it, or shows that a reassignment was completed by it.
 func (d *Destination) setISR(ctx context.Context, tp mirror.TopicPartition, isr []int32, done func(clustermetadata.Partition) bool) error {
+	return d.setISROf(ctx, tp, mirror.TopicID{}, isr, done)
+}
+
+// setISROf is setISR of a topic's partition, not of another topic's that got its name; without an id the one that has the name now.
+func (d *Destination) setISROf(ctx context.Context, tp mirror.TopicPartition, id mirror.TopicID, isr []int32, done func(clustermetadata.Partition) bool) error {
 	for {
 		if err := d.inSession(); err != nil {
 			return d.errorf(tp, "%w", err)
 		}
-		p, err := d.partition(tp)
+		p, err := d.partitionOf(tp, id)
 		if err != nil {
 			return err
 		}
+		id = p.TopicID
 		if done(p) {
 			return nil
 		}
@@ -403,11 +409,11 @@ func (d *Destination) setISR(ctx context.Context, tp mirror.TopicPartition, isr 
 		case err == nil, errors.Is(err, kerr.NewLeaderElected):
 			if err := d.meta.wait(ctx, fmt.Sprintf("the change of %s-%d's in-sync replicas", tp.Topic, tp.Partition), func(im *clustermetadata.Image) bool {
 				now, ok := im.Partition(tp.Topic, tp.Partition)
-				return !ok || now.PartitionEpoch > p.PartitionEpoch
+				return !ok || now.PartitionEpoch > p.PartitionEpoch || now.TopicID != id
 			}); err != nil {
 				return err
 			}
-			if now, err := d.partition(tp); err == nil && !done(now) && slices.Equal(sorted(now.ISR), sorted(isr)) {
+			if now, err := d.partitionOf(tp, id); err == nil && !done(now) && slices.Equal(sorted(now.ISR), sorted(isr)) {
 				return d.errorf(tp, "the in-sync replicas became %v, and still leader %d, replicas %v (adding %v, removing %v) is not what was to come of it", now.ISR, now.Leader, now.Replicas, now.Adding, now.Removing)
 			}
 		case errors.Is(err, kerr.InvalidUpdateVersion), errors.Is(err, kerr.NotController), errors.Is(err, kerr.FencedLeaderEpoch), errors.Is(err, kerr.OperationNotAttempted):
@@ -454,14 +460,20 @@ func (d *Destination) inSync(tp mirror.TopicPartition, isr []int32) ([]inSync, e
 // removes nobody leaves those to be removed whom an earlier one removes (Kafka: ReplicationControlManager.changePartitionReassignment, 4.3.1). So the earlier one is cancelled first,
 // unless that would delete copies of a log that nobody else has.
 func (d *Destination) setReplicas(ctx context.Context, tp mirror.TopicPartition, replicas []int32) error {
+	return d.setReplicasOf(ctx, tp, mirror.TopicID{}, replicas)
+}
+
+// setReplicasOf is setReplicas as setISROf is setISR. The request itself names no id.
+func (d *Destination) setReplicasOf(ctx context.Context, tp mirror.TopicPartition, id mirror.TopicID, replicas []int32) error {
 	for {
 		if err := d.inSession(); err != nil {
 			return d.errorf(tp, "%w", err)
 		}
-		p, err := d.partition(tp)
+		p, err := d.partitionOf(tp, id)
 		if err != nil {
 			return err
 		}
+		id = p.TopicID
 		unwanted := beyond(replicas, p.Replicas) == 0 && beyond(p.Adding, replicas) > 0 || beyond(p.Replicas, replicas) == 0 && len(p.Removing) > 0
 		if !unwanted && slices.Equal(target(p), replicas) {
 			return nil
@@ -486,7 +498,7 @@ func (d *Destination) setReplicas(ctx context.Context, tp mirror.TopicPartition,
 		}
 		if err := d.meta.wait(ctx, fmt.Sprintf("the reassignment of %s-%d to %v", tp.Topic, tp.Partition, replicas), func(im *clustermetadata.Image) bool {
 			now, ok := im.Partition(tp.Topic, tp.Partition)
-			return !ok || now.PartitionEpoch > p.PartitionEpoch
+			return !ok || now.PartitionEpoch > p.PartitionEpoch || now.TopicID != id
 		}); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func (l *Log) CloseForWrites(ctx context.Context) error {
 	if err := d.meta.caughtUp(ctx); err != nil {
 		return err
 	}
-	p, err := d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return err
 	}
@@ -168,11 +168,11 @@ func (l *Log) becomeLeader(ctx context.Context, p clustermetadata.Partition) err
 	if len(replicas) < 2 {
 		return d.errorf(l.tp, "take-over: no stock broker is among its replicas")
 	}
-	if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, l.tp, replicas) }); err != nil {
+	if err := d.membership.uncordoned(ctx, func() error { return d.setReplicasOf(ctx, l.tp, l.id, replicas) }); err != nil {
 		return err
 	}
 	for {
-		p, err := d.partition(l.tp)
+		p, err := l.partition()
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (l *Log) becomeLeader(ctx context.Context, p clustermetadata.Partition) err
 			return nil
 		}
 		if !slices.Contains(p.Replicas, d.cfg.NodeID) { // somebody has cancelled the addition
-			if err := d.membership.uncordoned(ctx, func() error { return d.setReplicas(ctx, l.tp, replicas) }); err != nil {
+			if err := d.membership.uncordoned(ctx, func() error { return d.setReplicasOf(ctx, l.tp, l.id, replicas) }); err != nil {
 				return err
 			}
 			continue
@@ -195,7 +195,7 @@ func (l *Log) becomeLeader(ctx context.Context, p clustermetadata.Partition) err
 // enter does one try of step 3, and step 4 if it led to something.
 func (l *Log) enter(ctx context.Context) error {
 	d := l.d
-	p, err := d.partition(l.tp)
+	p, err := l.partition()
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (l *Log) enter(ctx context.Context) error {
 		if err != nil && ctx.Err() != nil {
 			return d.errorf(l.tp, "take-over: its leader %d does not take this process into the in-sync replicas; clients that write all the time keep it out: end them: %w", p.Leader, ctx.Err())
 		}
-		if p, err = d.partition(l.tp); err != nil {
+		if p, err = l.partition(); err != nil {
 			return err
 		}
 	}
@@ -228,7 +228,7 @@ func (l *Log) enter(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		if p, err = d.partition(l.tp); err != nil {
+		if p, err = l.partition(); err != nil {
 			return err
 		}
 	}
