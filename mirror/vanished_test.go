@@ -37,7 +37,7 @@ func TestADeletedDestinationTopicIsNoticed(t *testing.T) {
 				} else if err := m.b.DeleteTopic("t"); err != nil {
 					t.Fatal(err)
 				}
-				m.a.fill("t", 1, 1) // an append that fails is tried again, until it is known that it cannot help
+				m.a.fill("t", 1, 1)               // an append that fails is tried again, until it is known that it cannot help
 				time.Sleep(refresh + time.Second) // virtual
 				for p := range int32(2) {
 					got := m.one("t", p)
