@@ -282,6 +282,34 @@ func TestAfterATakeOverOneCopyThatWasInSyncSuffices(t *testing.T) {
 	}
 }
 
+// TestAHalfTakenPartitionIsGivenBack: a take-over ended after the election, and of the brokers that were in sync one is left.
+func TestAHalfTakenPartitionIsGivenBack(t *testing.T) {
+	f, s, _, process := copied(t, map[int32]int64{1: 10, 2: 10, 3: 8})
+	f.change("orders", func(p *clustermetadata.Partition) { p.ISR = []int32{us, 1, 2} })
+	for _, id := range []int32{1, 3} {
+		f.register(id, -1, false)
+		s.away[id] = true
+	}
+	l := process()
+	ctx := within(t, 20*time.Second)
+	follows := make(chan struct{})
+	go func() { // as a follower does once it is answered
+		defer close(follows)
+		for pause(ctx, 10) == nil {
+			if a := fetches(l, 2, 7, 10); a.Code == 0 && !a.Diverging {
+				return
+			}
+		}
+	}()
+	if err := l.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-follows
+	if p := f.of("orders"); p.Leader != 2 || slices.Contains(p.ISR, us) {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestATakeOverWithoutEnoughCopiesIsRefusedWhileTheTopicIsOpen, and says who is missing.
 func TestATakeOverWithoutEnoughCopiesIsRefusedWhileTheTopicIsOpen(t *testing.T) {
 	f := newFake(t)
