@@ -69,7 +69,7 @@ type settledIDs struct {
 const backgroundBound = 30 * time.Second
 
 func newProducerIDs(d *Destination) *producerIDs {
-	p := &producerIDs{d: d, rest: 5 * time.Second, news: make(chan struct{}, 1), pushing: newTurn(), settling: newTurn(), wanted: -1, settled: map[int32]settledIDs{}, told: map[int32]registration{}}
+	p := &producerIDs{d: d, rest: 2 * time.Second, news: make(chan struct{}, 1), pushing: newTurn(), settling: newTurn(), wanted: -1, settled: map[int32]settledIDs{}, told: map[int32]registration{}}
 	p.ask = p.initProducerID
 	return p
 }
