@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -117,6 +118,17 @@ func (c Config) withDefaults() (Config, error) {
 	if c.ReplicationFactor < 0 || c.MinInSyncReplicas < 0 || c.Window < 0 {
 		no("ReplicationFactor, MinInSyncReplicas and Window cannot be negative")
 	}
+	for _, address := range c.Controllers {
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+			no("Controllers names %q; an address is host:port, the port of the controllers' own listener", address)
+		}
+	}
+	if slices.Contains(c.Peers, c.NodeID) {
+		no("Peers %v has this process's own NodeID %d; name the others only", c.Peers, c.NodeID)
+	}
+	if c.RequestTimeout < 0 {
+		no("RequestTimeout is %s; leave it 0 for %s", c.RequestTimeout, DefaultRequestTimeout)
+	}
 	switch c.Security.Protocol = cmp.Or(c.Security.Protocol, "PLAINTEXT"); c.Security.Protocol {
 	case "PLAINTEXT":
 	case "SSL", "SASL_PLAINTEXT", "SASL_SSL":
@@ -135,6 +147,12 @@ func (c Config) withDefaults() (Config, error) {
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, DefaultHeartbeatInterval)
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, DefaultSessionTimeout)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, DefaultRequestTimeout)
+	if c.HeartbeatInterval < 0 || c.SessionTimeout < 0 {
+		no("HeartbeatInterval is %s and SessionTimeout %s; leave them 0 for %s and %s", c.HeartbeatInterval, c.SessionTimeout, DefaultHeartbeatInterval, DefaultSessionTimeout)
+	} else if c.HeartbeatInterval >= c.SessionTimeout/2 {
+		no("HeartbeatInterval is %s and SessionTimeout %s: one late heartbeat would have this process fenced; make the interval less than half of the controllers' broker.session.timeout.ms, which SessionTimeout has to be",
+			c.HeartbeatInterval, c.SessionTimeout)
+	}
 	if c.Notice == nil {
 		c.Notice = func(Event) {}
 	}

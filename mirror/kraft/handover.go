@@ -238,13 +238,24 @@ func hasAll(f leaderlog.Follower, end int64) bool {
 	return f.Position >= end && f.Truncated && f.Limit < 0
 }
 
+// standing says where a follower is, for a person.
+func standing(f leaderlog.Follower, now time.Time) string {
+	switch {
+	case f.Seen.IsZero():
+		return fmt.Sprintf("broker %d has not asked for it yet", f.Broker)
+	case f.Position < 0:
+		return fmt.Sprintf("broker %d has not asked for it since it registered anew", f.Broker)
+	}
+	return fmt.Sprintf("broker %d is at %d, seen %s ago", f.Broker, f.Position, now.Sub(f.Seen).Round(time.Millisecond))
+}
+
 // caughtUp are the live stock replicas that have the whole log, in the order in which they are to lead, and a text about the others.
 func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 	end, now := l.log.End(), time.Now()
 	positions := map[int32]string{}
 	full := map[int32]bool{}
 	for _, f := range l.log.Followers() {
-		positions[f.Broker] = fmt.Sprintf("broker %d is at %d, seen %s ago", f.Broker, f.Position, now.Sub(f.Seen).Round(time.Millisecond))
+		positions[f.Broker] = standing(f, now)
 		full[f.Broker] = hasAll(f, end)
 	}
 	live := l.d.liveBrokers()

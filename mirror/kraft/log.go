@@ -34,7 +34,8 @@ type Log struct {
 	shut    bool               // it is being given away: nothing is appended
 	unsafe  string             // what was told last of why nothing may be appended, "" if it may
 	gone    error              // the topic was deleted
-	outside replicareader.Ends // of a log that is not ours
+	outside replicareader.Ends // of a log that is not ours, or is gone
+	lost    int64              // of a log that is gone: how much of it was not replicated
 	epoch   int32              // the partition's leader epoch, as the metadata has it
 	missing time.Time          // since when some copies of what is not known yet answer, and not enough
 	looked  time.Time          // when that was looked at last
@@ -164,6 +165,10 @@ func (l *Log) deleted() {
 	d := l.d
 	l.mu.Lock()
 	first := l.gone == nil
+	if first && l.ours {
+		l.outside = replicareader.Ends{Start: l.log.Start(), End: l.log.End()}
+		l.lost = l.outside.End - l.log.Replicated()
+	}
 	l.gone = d.errorf(l.tp, "the topic was deleted at the destination (%w); delete it in the mirror too, or start it again to copy it anew", mirror.ErrUnknownTopic)
 	l.ours = false
 	err := l.gone
@@ -323,12 +328,12 @@ func (l *Log) Replicated() int64 { _, _, r := l.ends(); return r }
 
 func (l *Log) ends() (start, end, replicated int64) {
 	l.mu.Lock()
-	ours, outside := l.ours, l.outside
+	ours, outside, replicated := l.ours, l.outside, l.outside.End-l.lost
 	l.mu.Unlock()
 	if ours {
 		return l.log.Start(), l.log.End(), l.log.Replicated()
 	}
-	return outside.Start, outside.End, outside.End
+	return outside.Start, outside.End, replicated
 }
 
 // LeaderEpoch is the partition's leader epoch.

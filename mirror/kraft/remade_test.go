@@ -3,7 +3,9 @@ package kraft
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -62,5 +64,33 @@ func TestLogOfADeletedTopicTouchesNoOther(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestADeletedTopicsLogSaysWhatItHeld: a status after the deletion does not say that nothing was ever copied.
+func TestADeletedTopicsLogSaysWhatItHeld(t *testing.T) {
+	c, d := startFake(t)
+	if _, err := d.CreateTopic(within(t, 5*time.Second), mirror.TopicSpec{Name: "orders", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	l := d.known(orders)
+	if err := l.Append(within(t, 5*time.Second), 0, oneBatch(0)); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[int32]string{1: "broker 1 has not asked for it yet", 2: "broker 2 has not asked for it yet"} {
+		if _, others := l.caughtUp([]int32{id}); !strings.Contains(others, want) {
+			t.Errorf("%s", others)
+		}
+	}
+	start, end, replicated := l.Start(), l.End(), l.Replicated()
+	if end == 0 || replicated == end {
+		t.Fatalf("[%d, %d], replicated to %d", start, end, replicated)
+	}
+	c.remake("orders", []int32{1, 2})
+	if err := d.meta.caughtUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l.Start() != start || l.End() != end || l.Replicated() != replicated {
+		t.Errorf("[%d, %d], replicated to %d; before the deletion [%d, %d], %d", l.Start(), l.End(), l.Replicated(), start, end, replicated)
 	}
 }
