@@ -96,3 +96,42 @@ func TestLeaderEpochThatNeverRests(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaderEpochThatRisesJustNow: while the leader epoch rises the log may not say whose it is. That is waited for, a few times.
+func TestLeaderEpochThatRisesJustNow(t *testing.T) {
+	for _, silent := range []int{2, 100} {
+		w := newWorld()
+		w.src.add(toBatches(data(0, 4, 0, 5, -1, 0, 0, false, ""))[0])
+		w.load()
+		w.wish(statemachine.WantMirroring)
+		asked := 0
+		raised := false
+		for range 200 {
+			switch {
+			case w.stored.State == statemachine.Failed:
+			case len(w.pending) == 0:
+				if !w.wake() {
+					w.due()
+				}
+				continue
+			case w.pending[0].Kind == Append && !raised:
+				raised = true
+				w.log.leaderEpoch += 2
+				w.answer(0, noFault)
+				continue
+			case w.pending[0].Kind == AskOwner && raised && asked < silent:
+				asked++
+				w.answer(0, failBefore)
+				continue
+			default:
+				w.answer(0, noFault)
+				continue
+			}
+			break
+		}
+		switch failed := w.stored.State == statemachine.Failed; {
+		case silent == 2 && (failed || w.log.end != 5), silent > 2 && (!failed || asked != maxFences):
+			t.Fatalf("silent %d times: %v after %d questions, log %v\n%s", silent, w.stored.State, asked, &w.log.batchLog, w.out.String())
+		}
+	}
+}

@@ -189,13 +189,19 @@ func (c *Core) appended(e *Event) {
 func (c *Core) fenced(message string, then func(c *Core, end int64)) {
 	c.fences++
 	if c.fences > maxFences {
-		c.fences = 0
+		c.fences, c.waiting = 0, ""
 		c.fail(message, false)
 		return
 	}
 	under, end := c.appendEpoch, c.log.End
 	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
-		if e.Err != nil || e.Log.Owner != OwnerOurs || e.Log.LeaderEpoch <= under {
+		if e.Err != nil { // while it rises nobody may have the log for a moment
+			c.waiting = message
+			c.wait(c.backoff(c.fences), func(c *Core, _ *Event) { c.fenced(message, then) })
+			return
+		}
+		c.waiting = ""
+		if e.Log.Owner != OwnerOurs || e.Log.LeaderEpoch <= under {
 			c.fences = 0
 			c.fail(message, false)
 			return
