@@ -16,13 +16,15 @@ import (
 )
 
 // shortSession makes the controllers give a silent broker up soon.
-var shortSession = map[string]string{"broker.session.timeout.ms": "3000"}
+var shortSession = map[string]string{"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 
 // TestRealKafkaForce: the mirror process is gone for good, with a transaction open. Force refuses while it is alive, records before it opens, elects the longest copy although another
 // broker comes first, aborts the transaction, and puts the settings back.
 func TestRealKafkaForce(t *testing.T) {
 	c := kafkatest.Start(t, kafkatest.Options{Brokers: 3, Config: shortSession})
-	j := join(t, c, func(cfg *kraft.Config) { cfg.SessionTimeout = 3 * time.Second })
+	j := join(t, c, func(cfg *kraft.Config) {
+		cfg.SessionTimeout, cfg.HeartbeatInterval = 3*time.Second, 500*time.Millisecond
+	})
 	j.create("forced", 2)
 	l := j.open("forced", 1) // its stock replicas are 2, 3, 1, in this order
 	appendTo(t, l, data(0, 0, 5, "plain"))
