@@ -95,9 +95,15 @@ func (l *Log) parse(batches []byte) (*chunk, []logtrunc.Entry, error) {
 	return c, epochs, nil
 }
 
+// maxOffset is above every offset of a log: behind its end there has to be room for a batch, whose offsets lie within 2^31 of its base.
+const maxOffset = math.MaxInt64 - 1<<32
+
 // poison finds what makes a stock follower give up: it parses every control batch with a producer id as a transaction's end (ProducerAppendInfo, EndTransactionMarker), and puts every batch's
 // leader epoch into its cache, which takes none below 0 (LeaderEpochFileCache). A control batch that compaction emptied says nothing and is fine.
 func (l *Log) poison(whole []byte, h batch.Header) error {
+	if h.BaseOffset >= maxOffset || h.LastOffset() >= maxOffset {
+		return &PoisonError{Topic: l.topic, Partition: l.partition, Offset: h.BaseOffset, ProducerID: h.ProducerID, Control: h.Control(), Reason: "its offsets leave no room below 2^63"}
+	}
 	if h.LeaderEpoch >= 0 && (!h.Control() || h.ProducerID < 0 || h.RecordCount == 0) {
 		return nil
 	}

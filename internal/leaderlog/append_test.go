@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"unsafe"
@@ -152,4 +153,19 @@ func TestLeadGoesOnAfterResign(t *testing.T) {
 		t.Errorf("append under the old epoch: %v", err)
 	}
 	add(t, l, data(3, 1, 7, "x"))
+}
+
+// TestAppendLeavesRoom: behind the highest offset nothing could follow, neither a batch nor a follower.
+func TestAppendLeavesRoom(t *testing.T) {
+	l := led(t, Options{}, 5, Found{Start: maxOffset - 100, End: maxOffset - 100})
+	for _, base := range []int64{maxOffset - 2, maxOffset, math.MaxInt64 - 3} {
+		var poison *PoisonError
+		if err := l.Append(bounded(t), 5, data(base, 3, 1, "x")); !errors.As(err, &poison) || poison.Offset != base || !strings.Contains(err.Error(), "no room") {
+			t.Errorf("at %d: %v", base, err)
+		}
+	}
+	add(t, l, data(maxOffset-3, 3, 1, "x"))
+	if l.End() != maxOffset {
+		t.Errorf("it ends at %d", l.End())
+	}
 }

@@ -18,13 +18,13 @@ import (
 // A leader that stores nothing has to learn what its partitions hold before it answers the first follower: whoever serves an empty log truncates its followers. The log is held
 // until then. The copies are asked where they end, the longest becomes the log, and its leader epochs are found by looking at some batch headers: nothing is read in full.
 //
-// A record that MinInSyncReplicas copies had is on at least one of any R − MinInSyncReplicas + 1 of R copies, so as many are waited for; when brokers stay away longer than
-// copyWait after the first one answered, it goes on with those that are there, and says so: a stop must not wait for a dead broker for ever. Right after a take-over any copy that was
+// A record that MinInSyncReplicas copies had is on at least one of any R − MinInSyncReplicas + 1 of R copies, so as many are waited for, and every broker that the
+// controllers see alive: one copy counted while the others were dead. When brokers stay away longer than copyWait after the first one answered, it goes on with those that are there, and says so: a stop must not wait for a dead broker for ever. Right after a take-over any copy that was
 // in sync suffices. Copies that were not asked are remembered as not to be trusted beyond the end that was found, or the next process would take what was given up for the log.
 
 const (
 	copyWait     = 30 * time.Second
-	copyPatience = 2 * time.Second // for a registered broker when enough others answer
+	copyPatience = 2 * time.Second // for a registered broker that is not alive, when enough others answer
 )
 
 // regain finds everything that this process leads after it has joined.
@@ -244,7 +244,7 @@ func (l *Log) enough(copies int) int { return max(1, copies-l.d.cfg.MinInSyncRep
 
 // suffice says whether what some copies hold may be taken for all that there is. whole are the brokers of which one suffices; since is when the first of these copies answered.
 func (l *Log) suffice(copies []replicareader.Copy, whole []int32, since time.Time) bool {
-	there, soon := 0, false
+	there, soon, alive := 0, false, false
 	for _, c := range copies {
 		switch {
 		case c.Err == nil && slices.Contains(whole, c.Broker):
@@ -253,13 +253,14 @@ func (l *Log) suffice(copies []replicareader.Copy, whole []int32, since time.Tim
 			there++
 		default: // after a power loss of the whole cluster they come back one by one
 			l.d.meta.look(func(im *clustermetadata.Image) {
-				_, registered := im.Broker(c.Broker)
-				soon = soon || registered
+				b, registered := im.Broker(c.Broker)
+				soon, alive = soon || registered, alive || registered && !b.Fenced
 			})
 		}
 	}
 	waited := time.Since(since)
-	return there == len(copies) || there >= l.enough(len(copies)) && (!soon || waited > copyPatience) || there > 0 && waited > copyWait
+	// One that the controllers see alive may be the only one that has what counted as replicated while the others were dead.
+	return there == len(copies) || there >= l.enough(len(copies)) && !alive && (!soon || waited > copyPatience) || there > 0 && waited > copyWait
 }
 
 // missingSince is when the first copy answered of a log that is not known yet: calls end before copyWait has passed. It begins anew when none answers, and when nobody has looked for long.

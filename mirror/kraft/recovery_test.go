@@ -231,6 +231,32 @@ func TestARegisteredBrokerIsWaitedForALittle(t *testing.T) {
 	}
 }
 
+// TestAnAliveBrokerIsWaitedFor: while the others were dead one copy was enough for a record to count as replicated, so others that could be asked are not enough while that broker lives.
+func TestAnAliveBrokerIsWaitedFor(t *testing.T) {
+	f, s, _, process := copied(t, map[int32]int64{1: 10, 2: 10, 3: 11})
+	s.away[3] = true
+	l := process()
+	copies := []replicareader.Copy{{Broker: 1}, {Broker: 2}, {Broker: 3, Err: errors.New("connection refused")}}
+	for _, c := range []struct {
+		state  string
+		waited time.Duration
+		is     bool
+	}{{"alive", copyPatience + time.Second, false}, {"alive", copyWait + time.Second, true}, {"fenced", 0, false}, {"fenced", copyPatience + time.Second, true}, {"gone", 0, true}} {
+		switch c.state {
+		case "fenced":
+			f.register(3, 8, true)
+		case "gone":
+			f.register(3, -1, false)
+		}
+		if err := l.d.meta.caughtUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if l.suffice(copies, nil, time.Now().Add(-c.waited)) != c.is {
+			t.Errorf("%s, after %s: %v", c.state, c.waited, !c.is)
+		}
+	}
+}
+
 // TestWaitingForCopiesIsCountedOverCalls: calls end long before copyWait.
 func TestWaitingForCopiesIsCountedOverCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
