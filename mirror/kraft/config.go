@@ -75,7 +75,8 @@ type Config struct {
 	intercept func(ctx context.Context, req kmsg.Request, send func() (kmsg.Response, error)) (kmsg.Response, error)
 }
 
-// ListenerSecurity is how brokers that connect to this process show who they are. The zero value is PLAINTEXT: whoever reaches the port may read every mirrored topic.
+// ListenerSecurity is how brokers that connect to this process show who they are. The zero value is PLAINTEXT: whoever reaches the port may read every mirrored topic, and
+// destroy mirrored records: by pretending to be a broker, under the broker epoch of its registration, it makes copies look complete that are not.
 type ListenerSecurity struct {
 	// Protocol is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, as the brokers' own inter-broker listener has it.
 	Protocol string
@@ -166,8 +167,8 @@ func (c Config) withDefaults() (Config, error) {
 type Event struct {
 	Kind      EventKind
 	Partition mirror.TopicPartition // Topic "" where none is meant
-	Text      string                // what, and what to do
-	Err       error                 // nil for none
+	Text      string                // what, why, and what to do; Err's text is in it
+	Err       error                 // for programs; nil for none
 }
 
 // EventKind says what an Event is about.

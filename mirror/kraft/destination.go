@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -339,6 +340,9 @@ func (d *Destination) notice(e Event) {
 		level = d.cfg.Logger.Warn
 	}
 	level("kraft: "+e.Kind.String(), "topic", e.Partition.Topic, "partition", e.Partition.Partition, "text", e.Text, "error", e.Err)
+	if e.Err != nil && !strings.Contains(e.Text, e.Err.Error()) {
+		e.Text += ": " + e.Err.Error()
+	}
 	d.cfg.Notice(e)
 }
 
@@ -347,18 +351,25 @@ func (d *Destination) errorf(tp mirror.TopicPartition, format string, args ...an
 	return fmt.Errorf("kraft: %s-%d: "+format, append([]any{tp.Topic, tp.Partition}, args...)...)
 }
 
-// ErrClosed is what everything returns after Close.
+// ErrClosed is what calls that need the cluster return when they begin after Close. Those that are under way then end too, with what cut them off: mirror.ErrFenced, or a context's error.
 var ErrClosed = errors.New("kraft: destination is closed")
 
 // usable is why nothing can be done any more, nil if it can.
 func (d *Destination) usable() error {
-	d.mu.Lock()
-	closed := d.closed
-	d.mu.Unlock()
-	if closed {
-		return ErrClosed
+	if err := d.ended(); err != nil {
+		return err
 	}
 	return d.membership.registered()
+}
+
+// ended is ErrClosed after Close, nil before.
+func (d *Destination) ended() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
+	return nil
 }
 
 // partition is what the metadata says of one.

@@ -388,6 +388,9 @@ func (l *Log) Append(ctx context.Context, leaderEpoch int32, batches []byte) err
 
 // Read returns whole batches: from memory, from a follower, or from the stock broker that leads.
 func (l *Log) Read(ctx context.Context, from int64, max int) ([]byte, error) {
+	if err := l.d.ended(); err != nil {
+		return nil, err
+	}
 	l.mu.Lock()
 	ours := l.ours
 	l.mu.Unlock()
