@@ -84,19 +84,22 @@ type Config struct {
 	// Allowed says whether a principal may speak as a broker: "User:admin", "User:CN=broker-1,O=Acme", "User:ANONYMOUS". It is asked at each request, so it may change. nil: nobody.
 	Allowed func(principal string) bool
 
-	MaxConnections   int           // [1,000]; one more is closed at once
-	MaxRequestSize   int           // bytes [8 MiB]; a larger request closes its connection. 64 KiB from one who is not yet authenticated and allowed.
-	MaxResponseBytes int           // bytes of batches in one answer [64 MiB], besides the rule that the first batch is always answered
-	MaxWait          time.Duration // the longest wait of a Fetch [30 s]
-	MaxSessions      int           // fetch sessions [1,000]
-	SessionEviction  time.Duration // a session that was not used for so long gives way to a new one when there are MaxSessions [2 min]
-	MaxReadBacks     int           // readings back at a time in the whole server [8]
-	ReadBackBound    time.Duration // of one reading back [20 s]
-	HandshakeBound   time.Duration // from accepting a connection until it is authenticated and allowed [20 s]
-	IdleBound        time.Duration // a connection without a request for so long is closed [10 min, as connections.max.idle.ms]
-	TransferBound    time.Duration // for receiving one request once it has begun, and for sending one answer [60 s]
-	Logger           *slog.Logger  // [slog.Default]
-	Observer         Observer
+	MaxConnections int // [1,000]; one more is closed at once
+	// MaxConnectionsPerAddress is how many of them one IP address may have [half of MaxConnections]: a host that floods the listener shuts nobody else out. It is large, for all brokers may come
+	// through one address.
+	MaxConnectionsPerAddress int
+	MaxRequestSize           int           // bytes [8 MiB]; a larger request closes its connection. 64 KiB from one who is not yet authenticated and allowed.
+	MaxResponseBytes         int           // bytes of batches in one answer [64 MiB], besides the rule that the first batch is always answered
+	MaxWait                  time.Duration // the longest wait of a Fetch [30 s]
+	MaxSessions              int           // fetch sessions [1,000]
+	SessionEviction          time.Duration // a session that was not used for so long gives way to a new one when there are MaxSessions [2 min]
+	MaxReadBacks             int           // readings back at a time in the whole server [8]
+	ReadBackBound            time.Duration // of one reading back [20 s]
+	HandshakeBound           time.Duration // from accepting a connection until it is authenticated and allowed [20 s]; a quarter of it while half of MaxConnections are there
+	IdleBound                time.Duration // a connection without a request for so long is closed [10 min, as connections.max.idle.ms]
+	TransferBound            time.Duration // for receiving one request once it has begun, and for sending one answer [60 s]
+	Logger                   *slog.Logger  // [slog.Default]
+	Observer                 Observer
 }
 
 // Limits that no setting moves.
@@ -119,6 +122,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	set(&c.MaxConnections, 1000)
+	set(&c.MaxConnectionsPerAddress, max(1, c.MaxConnections/2))
 	set(&c.MaxRequestSize, 8<<20)
 	set(&c.MaxResponseBytes, 64<<20)
 	set(&c.MaxSessions, 1000)

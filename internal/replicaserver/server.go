@@ -25,6 +25,7 @@ type Server struct {
 	mu          sync.Mutex
 	closed      bool
 	connections map[*connection]struct{}
+	addresses   map[string]int // connections by the IP address they come from
 
 	warned atomic.Int64 // time of the last line about too many connections, Unix nanoseconds
 }
@@ -35,7 +36,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: c, topics: c.Topics, log: c.Logger, backs: make(chan struct{}, c.MaxReadBacks), connections: map[*connection]struct{}{}}
+	s := &Server{config: c, topics: c.Topics, log: c.Logger, backs: make(chan struct{}, c.MaxReadBacks), connections: map[*connection]struct{}{}, addresses: map[string]int{}}
 	s.sessions = sessions{max: c.MaxSessions, eviction: c.SessionEviction, byID: map[int32]*session{}, told: c.Observer.Sessions}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.open.Add(1)
@@ -109,20 +110,27 @@ func (s *Server) accept() {
 
 func (s *Server) begin(raw net.Conn) {
 	s.mu.Lock()
-	if s.closed || len(s.connections) >= s.config.MaxConnections {
+	address := addressOf(raw)
+	if s.closed || len(s.connections) >= s.config.MaxConnections || address != "" && s.addresses[address] >= s.config.MaxConnectionsPerAddress {
 		full := !s.closed
 		s.mu.Unlock()
 		_ = raw.Close()
 		if full {
 			s.refused("too many connections")
 			if now, last := time.Now().UnixNano(), s.warned.Load(); now-last > int64(time.Minute) && s.warned.CompareAndSwap(last, now) {
-				s.log.Warn("connections are refused: there are as many as are allowed", "connections", s.config.MaxConnections, "address", raw.RemoteAddr().String())
+				s.log.Warn("connections are refused: there are as many as are allowed", "connections", s.config.MaxConnections, "from one address", s.config.MaxConnectionsPerAddress, "address", raw.RemoteAddr().String())
 			}
 		}
 		return
 	}
 	c := newConnection(s, raw)
+	if len(s.connections) >= s.config.MaxConnections/2 {
+		c.loginBy = time.Now().Add(s.config.HandshakeBound / 4) // places are scarce
+	}
 	s.connections[c] = struct{}{}
+	if address != "" {
+		s.addresses[address]++
+	}
 	n := len(s.connections)
 	s.open.Add(1)
 	s.mu.Unlock()
@@ -134,12 +142,23 @@ func (s *Server) begin(raw net.Conn) {
 		c.run()
 		s.mu.Lock()
 		delete(s.connections, c)
+		if s.addresses[address]--; s.addresses[address] <= 0 {
+			delete(s.addresses, address)
+		}
 		n := len(s.connections)
 		s.mu.Unlock()
 		if f := s.config.Observer.Connections; f != nil {
 			f(n)
 		}
 	}()
+}
+
+// addressOf is the IP address that a connection comes from, "" if it has none.
+func addressOf(raw net.Conn) string {
+	if a, ok := raw.RemoteAddr().(*net.TCPAddr); ok {
+		return a.IP.String()
+	}
+	return ""
 }
 
 func (s *Server) refused(reason string) {

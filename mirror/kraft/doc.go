@@ -135,6 +135,9 @@
 //     register again by itself.
 //   - DeleteTopics, DeleteRecords, CreatePartitions and reassignments by others are seen and told, and cannot be prevented.
 //   - Between two requests of a creation, while the topic is empty, the death of this process makes a stock broker the leader. The same moment, with every copy complete, is in Give.
+//   - The brokers apply the topic's own retention to their copies, as to any topic: what it does not say for itself is as the destination's cluster has it, 7 days if nobody said otherwise, also where
+//     the source keeps records for ever. What every copy has deleted is not in the mirror any more: Start rises, and an event tells which offsets. Give the topic the source's retention.ms and
+//     retention.bytes.
 //   - Leader epochs rise by two for everything that this process leads, each time with a moment without a leader.
 //   - Not supported, and refused by Preflight or named there: tiered storage, readable mirrored topics, several log directories of this process.
 package kraft
