@@ -100,7 +100,8 @@ func (c *cluster) createTopic(ctx context.Context, topic Topic) (id [16]byte, er
 			}
 			with := 0
 			for _, p := range ps {
-				if p.Leader >= 0 && p.ErrorCode == 0 {
+				// A leader without this package's own listener is a process that joined the cluster.
+				if p.Leader >= 0 && p.ErrorCode == 0 || p.ErrorCode == kerr.ListenerNotFound.Code {
 					with++
 				}
 			}

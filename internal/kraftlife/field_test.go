@@ -174,7 +174,7 @@ func TestF31LookUpsCreateNoTopicOnEitherSide(t *testing.T) {
 		return p.State == statemachine.Failed && p.LagOffsets == mirror.Unknown, show(s)
 	})
 	produce(t, client(a), wiped, 0, "the mirror has to append it")
-	r.untilFailed(wiped, "the topic was deleted at the destination")
+	r.untilFailed(wiped, "the destination topic is deleted, and with it the copy")
 	tenLookUps(t, r)
 	for topic, c := range map[string]*kafkatest.Cluster{gone: a, wiped: b, "f31-never-there": b} {
 		if exists(t, c, topic) {
