@@ -58,7 +58,7 @@ func killedChild(where string) error {
 		return err
 	}
 	d, err := kraft.Join(ctx, kraft.Config{
-		NodeID: nodeID, Controllers: controllers, Listen: "127.0.0.1:0", Folder: filepath.Join(folder, "identity"), Remember: records, SessionTimeout: 3 * time.Second,
+		NodeID: nodeID, Controllers: controllers, Listen: "127.0.0.1:0", Folder: filepath.Join(folder, "identity"), Remember: records, SessionTimeout: 3 * time.Second, HeartbeatInterval: 500 * time.Millisecond,
 	})
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func TestF81RealKafkaKilled(t *testing.T) {
 		}
 	}
 	j := joinWith(t, c, kraft.Config{
-		NodeID: nodeID, Controllers: c.ControllerAddresses(), Listen: "127.0.0.1:0", Folder: filepath.Join(folder, "identity"), SessionTimeout: 3 * time.Second, Remember: opened(t, filepath.Join(folder, "records")),
+		NodeID: nodeID, Controllers: c.ControllerAddresses(), Listen: "127.0.0.1:0", Folder: filepath.Join(folder, "identity"), SessionTimeout: 3 * time.Second, HeartbeatInterval: 500 * time.Millisecond, Remember: opened(t, filepath.Join(folder, "records")),
 	})
 	l := j.open("killed", 0)
 	if l.End() < promised {
