@@ -336,23 +336,28 @@ func (d *Destination) abortOpen(ctx context.Context, tp mirror.TopicPartition, l
 		m.Topics = append(m.Topics, mt)
 		abort.Markers = append(abort.Markers, m)
 	}
-	bounded, stop := d.cfg.bounded(ctx)
-	defer stop()
-	resp, err := d.client.Broker(bounded, leader, abort)
-	if err != nil {
-		return 0, d.errorf(tp, "aborting open transactions: %w", err)
-	}
-	done := 0
-	for _, m := range resp.(*kmsg.WriteTxnMarkersResponse).Markers {
-		for _, at := range m.Topics {
-			for _, ap := range at.Partitions {
-				if e := kerr.ErrorForCode(ap.ErrorCode); e != nil {
-					err = errors.Join(err, d.errorf(tp, "aborting the transaction of producer %d: %w", m.ProducerID, e))
-					continue
+	for {
+		bounded, stop := d.cfg.bounded(ctx)
+		resp, err := d.client.Broker(bounded, leader, abort)
+		stop()
+		if err != nil {
+			return 0, d.errorf(tp, "aborting open transactions: %w", err)
+		}
+		done := 0
+		for _, m := range resp.(*kmsg.WriteTxnMarkersResponse).Markers {
+			for _, at := range m.Topics {
+				for _, ap := range at.Partitions {
+					if e := kerr.ErrorForCode(ap.ErrorCode); e != nil {
+						err = errors.Join(err, d.errorf(tp, "aborting the transaction of producer %d: %w", m.ProducerID, e))
+						continue
+					}
+					done++
 				}
-				done++
 			}
 		}
+		// It has just been elected, and may not know it in this moment.
+		if done > 0 || !errors.Is(err, kerr.NotLeaderForPartition) || pause(ctx, 50) != nil {
+			return done, err
+		}
 	}
-	return done, err
 }
