@@ -184,16 +184,12 @@ func notController(resp kmsg.Response) bool {
 		return r.ErrorCode == code
 	case *kmsg.ElectLeadersResponse:
 		return r.ErrorCode == code
-	case *kmsg.UpdateFeaturesResponse:
-		return r.ErrorCode == code
 	case *kmsg.CreateTopicsResponse:
 		return len(r.Topics) > 0 && r.Topics[0].ErrorCode == code
 	case *kmsg.CreatePartitionsResponse:
 		return len(r.Topics) > 0 && r.Topics[0].ErrorCode == code
 	case *kmsg.IncrementalAlterConfigsResponse:
 		return len(r.Resources) > 0 && r.Resources[0].ErrorCode == code
-	case *kmsg.DeleteTopicsResponse:
-		return len(r.Topics) > 0 && r.Topics[0].ErrorCode == code
 	}
 	return false
 }

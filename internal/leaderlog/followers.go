@@ -22,6 +22,12 @@ type Follower struct {
 	BrokerEpoch int64
 }
 
+// Agrees says that all that it holds is ours: it has followed every cut.
+func (f Follower) Agrees() bool { return f.Truncated && f.Limit < 0 }
+
+// Has says that it has the log up to end, and nothing that was cut.
+func (f Follower) Has(end int64) bool { return f.Position >= end && f.Agrees() }
+
 // follower is one other replica.
 type follower struct {
 	id          int32

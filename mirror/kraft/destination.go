@@ -215,10 +215,8 @@ func (d *Destination) register(ctx context.Context) error {
 		if !errors.Is(err, ErrNodeIDTaken) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		case <-time.After(200 * time.Millisecond):
+		if perr := pause(ctx, 200); perr != nil {
+			return errors.Join(err, perr)
 		}
 		// The other one may have come back meanwhile, with another epoch.
 		d.meta.look(func(im *clustermetadata.Image) {

@@ -267,27 +267,14 @@ func (l *Log) longest(ctx context.Context, stock []int32) (replicareader.Choice,
 
 // electUnclean has the first living replica elected.
 func (d *Destination) electUnclean(ctx context.Context, tp mirror.TopicPartition) error {
-	req := kmsg.NewPtrElectLeadersRequest()
-	req.ElectionType, req.TimeoutMillis = 1, int32(d.cfg.RequestTimeout.Milliseconds())
-	t := kmsg.NewElectLeadersRequestTopic()
-	t.Topic, t.Partitions = tp.Topic, []int32{tp.Partition}
-	req.Topics = append(req.Topics, t)
 	bounded, stop := d.cfg.bounded(ctx)
 	defer stop()
-	resp, err := d.client.Controller(bounded, req)
+	answers, err := d.requests.sendElect(bounded, uncleanElect, []mirror.TopicPartition{tp})
+	if err == nil {
+		err = answers[0]
+	}
 	if err != nil {
-		return d.errorf(tp, "electing the longest copy: %w", err)
-	}
-	r := resp.(*kmsg.ElectLeadersResponse)
-	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-		return d.errorf(tp, "electing the longest copy: %w", err)
-	}
-	for _, at := range r.Topics {
-		for _, ap := range at.Partitions {
-			if err := kerr.ErrorForCode(ap.ErrorCode); err != nil && !errors.Is(err, kerr.ElectionNotNeeded) {
-				return d.errorf(tp, "electing the longest copy: %w%s", err, said(ap.ErrorMessage))
-			}
-		}
+		return d.errorf(tp, "%w", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package kraft
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,12 @@ func (g *gather[Q, A]) do(ctx context.Context, q Q) (A, error) {
 		var none A
 		return none, ctx.Err()
 	}
+}
+
+// carryOut asks one question whose answer is only whether it was done.
+func carryOut[Q any](ctx context.Context, g *gather[Q, error], q Q) error {
+	answer, err := g.do(ctx, q)
+	return errors.Join(err, answer)
 }
 
 // Many partitions come to the same question within a moment, one after the other. As long as more of them come in each linger, they are waited for, mostLingers at most.

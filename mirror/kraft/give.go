@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
-	"github.com/clustermirror/clustermirror/internal/leaderlog"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -51,9 +50,7 @@ func (d *Destination) Give(ctx context.Context, tp mirror.TopicPartition, peer i
 	}
 	stock := without(without(target(p), d.cfg.NodeID), peer)
 	// Dead copies are not waited for: with them the reassignment would never complete.
-	waitErr := l.log.AwaitFollowers(ctx, func(end int64, fs []leaderlog.Follower) bool {
-		return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && (f.Position < end || !f.Truncated || f.Limit >= 0) })
-	})
+	waitErr := l.awaitLive(ctx)
 	if ready, late := l.caughtUp(stock); len(ready) < len(stock) {
 		return d.errorf(tp, "giving it to %d: every copy has to have everything up to %d; %s: %w", peer, l.log.End(), late, errors.Join(errLacking, waitErr))
 	}
@@ -75,8 +72,7 @@ func (d *Destination) Give(ctx context.Context, tp mirror.TopicPartition, peer i
 	}
 	l.given()
 	if p, err = d.partition(tp); err == nil && p.Leader != peer {
-		answer, eerr := d.requests.elect.do(ctx, tp)
-		err = errors.Join(eerr, answer)
+		err = carryOut(ctx, &d.requests.elect, tp)
 	}
 	if err == nil {
 		err = d.meta.wait(ctx, fmt.Sprintf("mirror process %d to lead %s-%d alone", peer, tp.Topic, tp.Partition), func(im *clustermetadata.Image) bool {

@@ -84,9 +84,7 @@ func (l *Log) handOver(ctx context.Context, p clustermetadata.Partition) error {
 		return d.errorf(l.tp, "hand-over: no stock broker has a copy; start brokers and wait until the copy has followers")
 	}
 	waiting, done := context.WithTimeout(ctx, followerWait)
-	_ = l.log.AwaitFollowers(waiting, func(end int64, fs []leaderlog.Follower) bool {
-		return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && (f.Position < end || !f.Truncated || f.Limit >= 0) })
-	})
+	_ = l.awaitLive(waiting)
 	done()
 	ready, late := l.caughtUp(stock)
 	if len(ready) == 0 {
@@ -233,9 +231,11 @@ func (d *Destination) addAgain(ctx context.Context, topic string, id mirror.Topi
 	return errors.Join(all...)
 }
 
-// hasAll says that a follower has the log up to its end, and nothing that was cut.
-func hasAll(f leaderlog.Follower, end int64) bool {
-	return f.Position >= end && f.Truncated && f.Limit < 0
+// awaitLive waits until every live follower has the whole log.
+func (l *Log) awaitLive(ctx context.Context) error {
+	return l.log.AwaitFollowers(ctx, func(end int64, fs []leaderlog.Follower) bool {
+		return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && !f.Has(end) })
+	})
 }
 
 // standing says where a follower is, for a person.
@@ -256,7 +256,7 @@ func (l *Log) caughtUp(stock []int32) (ready []int32, others string) {
 	full := map[int32]bool{}
 	for _, f := range l.log.Followers() {
 		positions[f.Broker] = standing(f, now)
-		full[f.Broker] = hasAll(f, end)
+		full[f.Broker] = f.Has(end)
 	}
 	live := l.d.liveBrokers()
 	for _, id := range stock {
@@ -281,8 +281,7 @@ func (d *Destination) answeringFirst(ctx context.Context, ids []int32) []int32 {
 	var wg sync.WaitGroup
 	for i, id := range ids {
 		wg.Go(func() {
-			answer, err := d.alive.do(ctx, id)
-			errs[i] = errors.Join(err, answer)
+			errs[i] = carryOut(ctx, &d.alive, id)
 		})
 	}
 	wg.Wait()
@@ -395,8 +394,7 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 	if len(d.otherTakers(m)) > 0 { // it would take away what their take-over stands on
 		return nil
 	}
-	answer, err := d.requests.configs.do(ctx, configChange{topic, m.Configs})
-	if err = errors.Join(err, answer); err != nil {
+	if err := carryOut(ctx, &d.requests.configs, configChange{topic, m.Configs}); err != nil {
 		return err
 	}
 	if err := d.meta.wait(ctx, "the settings of topic "+topic, func(im *clustermetadata.Image) bool {
@@ -420,10 +418,8 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 // tidyUp finishes what a crash left behind: settings that were not put back, partitions whose content was not known.
 func (d *Destination) tidyUp(ctx context.Context) {
 	for {
-		select {
-		case <-ctx.Done():
+		if pause(ctx, 5000) != nil {
 			return
-		case <-time.After(5 * time.Second):
 		}
 		bounded, stop := d.cfg.bounded(ctx)
 		d.tidyOnce(bounded)

@@ -306,6 +306,9 @@ func (l *Log) mine(what string) error {
 
 // known is mapped to what mirror.Log promises.
 func known(err error) error {
+	if err == nil {
+		return nil
+	}
 	for own, theirs := range map[error]error{
 		leaderlog.ErrFenced: mirror.ErrFenced, leaderlog.ErrOutOfOrder: mirror.ErrOutOfOrder, leaderlog.ErrOffsetOutOfRange: mirror.ErrOffsetOutOfRange,
 		leaderlog.ErrClosed: mirror.ErrFenced, // the topic was deleted

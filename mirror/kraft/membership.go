@@ -269,10 +269,8 @@ func (m *membership) awaitActive(ctx context.Context) error {
 		if gone := m.registered(); gone != nil {
 			return gone
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("broker %d stays fenced: %w", m.cfg.NodeID, errors.Join(err, ctx.Err()))
-		case <-time.After(30 * time.Millisecond):
+		if perr := pause(ctx, 30); perr != nil {
+			return fmt.Errorf("broker %d stays fenced: %w", m.cfg.NodeID, errors.Join(err, perr))
 		}
 	}
 }

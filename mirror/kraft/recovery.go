@@ -227,14 +227,12 @@ func (l *Log) find(ctx context.Context, p clustermetadata.Partition) (found lead
 				return found, cuts, nil
 			}
 		}
-		select {
-		case <-ctx.Done():
-			all := []error{ctx.Err()}
+		if err := pause(ctx, 200); err != nil {
+			all := []error{err}
 			for _, c := range copies {
 				all = append(all, c.Err)
 			}
 			return leaderlog.Found{}, nil, d.errorf(l.tp, "what it holds is not known: %d of %d copies can be asked, %d are needed; start the brokers: %w", there, len(stock), l.enough(len(stock)), errors.Join(all...))
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
@@ -452,7 +450,7 @@ func (l *Log) confirmTruncation(ctx context.Context) {
 	}
 	var done []int32
 	for _, f := range l.log.Followers() {
-		if _, ok := m.Unconfirmed[l.tp.Partition][f.Broker]; ok && f.Truncated && f.Limit < 0 {
+		if _, ok := m.Unconfirmed[l.tp.Partition][f.Broker]; ok && f.Agrees() {
 			done = append(done, f.Broker)
 		}
 	}
@@ -492,14 +490,14 @@ func (l *Log) Recovered(ctx context.Context) (mirror.Recovered, error) {
 	if ours {
 		// A copy's last stable offset counts once it has followed every cut; right after one, a follower is on its way.
 		_ = l.log.AwaitFollowers(ctx, func(_ int64, fs []leaderlog.Follower) bool {
-			return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live }) || slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && f.Truncated && f.Limit < 0 })
+			return !slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live }) || slices.ContainsFunc(fs, func(f leaderlog.Follower) bool { return f.Live && f.Agrees() })
 		})
 		if err := ctx.Err(); err != nil {
 			return mirror.Recovered{}, l.d.errorf(l.tp, "no follower has followed the last cut: %w; %s", err, l.lateness())
 		}
 		holders = nil
 		for _, f := range l.log.Followers() {
-			if f.Truncated && f.Limit < 0 {
+			if f.Agrees() {
 				holders = append(holders, f.Broker)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -188,8 +187,7 @@ func (r *remembered) forget(ctx context.Context, topic string, id mirror.TopicID
 }
 
 func (r *remembered) do(ctx context.Context, q rememberedChange) error {
-	answer, err := r.changes.do(ctx, q)
-	if err = errors.Join(err, answer); err != nil {
+	if err := carryOut(ctx, &r.changes, q); err != nil {
 		return fmt.Errorf("kraft: remembering what was changed of topic %s: %w", q.topic, err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -79,7 +80,9 @@ func newRequests(cfg *Config, client *kraftclient.Client, brokerEpoch func() int
 		return r.sendAlterPartition(ctx, brokerEpoch(), qs)
 	}}
 	r.reassign = gather[reassignment, error]{most: mostPartitions, bound: bound, send: r.sendReassign}
-	r.elect = gather[mirror.TopicPartition, error]{most: mostPartitions, bound: bound, send: r.sendElect}
+	r.elect = gather[mirror.TopicPartition, error]{most: mostPartitions, bound: bound, send: func(ctx context.Context, qs []mirror.TopicPartition) ([]error, error) {
+		return r.sendElect(ctx, preferredElection, qs)
+	}}
 	r.configs = gather[configChange, error]{most: mostTopics, bound: bound, send: r.sendConfigs}
 	r.showUps = gather[showUp, error]{most: mostPartitions, bound: bound, send: func(ctx context.Context, qs []showUp) ([]error, error) {
 		return r.sendShowUps(ctx, brokerEpoch(), qs)
@@ -90,27 +93,23 @@ func newRequests(cfg *Config, client *kraftclient.Client, brokerEpoch func() int
 func (r *requests) sendAlterPartition(ctx context.Context, epoch int64, qs []isrChange) ([]isrAnswer, error) {
 	req := kmsg.NewPtrAlterPartitionRequest()
 	req.BrokerID, req.BrokerEpoch = r.cfg.NodeID, epoch
-	at := map[mirror.TopicID]int{}
-	for _, q := range qs {
-		i, ok := at[q.topicID]
-		if !ok {
-			t := kmsg.NewAlterPartitionRequestTopic()
-			t.TopicID = q.topicID
-			req.Topics = append(req.Topics, t)
-			i = len(req.Topics) - 1
-			at[q.topicID] = i
-		}
-		p := kmsg.NewAlterPartitionRequestTopicPartition()
-		p.Partition, p.LeaderEpoch, p.PartitionEpoch = q.partition, q.leaderEpoch, q.epoch
-		for _, replica := range q.isr {
-			m := kmsg.NewAlterPartitionRequestTopicPartitionNewEpochISR()
-			m.BrokerID, m.BrokerEpoch = replica.id, replica.epoch
-			if replica.id == r.cfg.NodeID {
-				m.BrokerEpoch = epoch
+	for id, some := range grouped(qs, func(q isrChange) mirror.TopicID { return q.topicID }) {
+		t := kmsg.NewAlterPartitionRequestTopic()
+		t.TopicID = id
+		for _, q := range some {
+			p := kmsg.NewAlterPartitionRequestTopicPartition()
+			p.Partition, p.LeaderEpoch, p.PartitionEpoch = q.partition, q.leaderEpoch, q.epoch
+			for _, replica := range q.isr {
+				m := kmsg.NewAlterPartitionRequestTopicPartitionNewEpochISR()
+				m.BrokerID, m.BrokerEpoch = replica.id, replica.epoch
+				if replica.id == r.cfg.NodeID {
+					m.BrokerEpoch = epoch
+				}
+				p.NewEpochISR = append(p.NewEpochISR, m)
 			}
-			p.NewEpochISR = append(p.NewEpochISR, m)
+			t.Partitions = append(t.Partitions, p)
 		}
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
+		req.Topics = append(req.Topics, t)
 	}
 	resp, err := r.client.Controller(ctx, req)
 	if err != nil {
@@ -144,19 +143,15 @@ func (r *requests) sendAlterPartition(ctx context.Context, epoch int64, qs []isr
 func (r *requests) sendReassign(ctx context.Context, qs []reassignment) ([]error, error) {
 	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
 	req.TimeoutMillis = int32(r.cfg.RequestTimeout / time.Millisecond)
-	at := map[string]int{}
-	for _, q := range qs {
-		i, ok := at[q.tp.Topic]
-		if !ok {
-			t := kmsg.NewAlterPartitionAssignmentsRequestTopic()
-			t.Topic = q.tp.Topic
-			req.Topics = append(req.Topics, t)
-			i = len(req.Topics) - 1
-			at[q.tp.Topic] = i
+	for topic, some := range grouped(qs, func(q reassignment) string { return q.tp.Topic }) {
+		t := kmsg.NewAlterPartitionAssignmentsRequestTopic()
+		t.Topic = topic
+		for _, q := range some {
+			p := kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
+			p.Partition, p.Replicas = q.tp.Partition, q.replicas
+			t.Partitions = append(t.Partitions, p)
 		}
-		p := kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
-		p.Partition, p.Replicas = q.tp.Partition, q.replicas
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
+		req.Topics = append(req.Topics, t)
 	}
 	resp, err := r.client.Controller(ctx, req)
 	if err != nil {
@@ -181,34 +176,43 @@ func (r *requests) sendReassign(ctx context.Context, qs []reassignment) ([]error
 	return out, nil
 }
 
-func (r *requests) sendElect(ctx context.Context, qs []mirror.TopicPartition) ([]error, error) {
+// election is a kind of election, by Kafka's number.
+type election int8
+
+const (
+	preferredElection election = 0
+	uncleanElect      election = 1
+)
+
+func (e election) String() string {
+	return [...]string{"electing the preferred leader", "electing the longest copy"}[e]
+}
+
+// sendElect has leaders elected. One that leads already is no error.
+func (r *requests) sendElect(ctx context.Context, kind election, qs []mirror.TopicPartition) ([]error, error) {
 	req := kmsg.NewPtrElectLeadersRequest()
-	req.ElectionType, req.TimeoutMillis = 0, int32(r.cfg.RequestTimeout/time.Millisecond)
-	at := map[string]int{}
-	for _, q := range qs {
-		i, ok := at[q.Topic]
-		if !ok {
-			t := kmsg.NewElectLeadersRequestTopic()
-			t.Topic = q.Topic
-			req.Topics = append(req.Topics, t)
-			i = len(req.Topics) - 1
-			at[q.Topic] = i
+	req.ElectionType, req.TimeoutMillis = int8(kind), int32(r.cfg.RequestTimeout/time.Millisecond)
+	for topic, some := range grouped(qs, func(q mirror.TopicPartition) string { return q.Topic }) {
+		t := kmsg.NewElectLeadersRequestTopic()
+		t.Topic = topic
+		for _, q := range some {
+			t.Partitions = append(t.Partitions, q.Partition)
 		}
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, q.Partition)
+		req.Topics = append(req.Topics, t)
 	}
 	resp, err := r.client.Controller(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("electing the preferred leader: %w", err)
+		return nil, fmt.Errorf("%v: %w", kind, err)
 	}
 	a := resp.(*kmsg.ElectLeadersResponse)
 	if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
-		return nil, fmt.Errorf("electing the preferred leader: %w", err)
+		return nil, fmt.Errorf("%v: %w", kind, err)
 	}
 	answers := map[mirror.TopicPartition]error{}
 	for _, t := range a.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil && !errors.Is(err, kerr.ElectionNotNeeded) {
-				answers[mirror.TopicPartition{Topic: t.Topic, Partition: p.Partition}] = fmt.Errorf("electing the preferred leader of %s-%d: %w%s", t.Topic, p.Partition, err, said(p.ErrorMessage))
+				answers[mirror.TopicPartition{Topic: t.Topic, Partition: p.Partition}] = fmt.Errorf("%v of %s-%d: %w%s", kind, t.Topic, p.Partition, err, said(p.ErrorMessage))
 			}
 		}
 	}
@@ -265,20 +269,16 @@ func (r *requests) sendShowUps(ctx context.Context, epoch int64, qs []showUp) ([
 			req.ReplicaID, req.ReplicaState.ID, req.ReplicaState.Epoch = r.cfg.NodeID, r.cfg.NodeID, epoch
 			req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 0, 0, 1
 			req.SessionEpoch = -1
-			at := map[mirror.TopicID]int{}
-			for _, i := range some {
-				q := &qs[i]
-				n, ok := at[q.target.ID]
-				if !ok {
-					t := kmsg.NewFetchRequestTopic()
-					t.Topic, t.TopicID = q.target.Topic, q.target.ID
-					req.Topics = append(req.Topics, t)
-					n = len(req.Topics) - 1
-					at[q.target.ID] = n
+			for id, ofTopic := range grouped(some, func(i int) mirror.TopicID { return qs[i].target.ID }) {
+				t := kmsg.NewFetchRequestTopic()
+				t.Topic, t.TopicID = qs[ofTopic[0]].target.Topic, id
+				for _, i := range ofTopic {
+					q := &qs[i]
+					p := kmsg.NewFetchRequestTopicPartition()
+					p.Partition, p.CurrentLeaderEpoch, p.FetchOffset, p.LastFetchedEpoch, p.LogStartOffset, p.PartitionMaxBytes = q.target.Partition, q.leaderEpoch, q.end, -1, q.start, 1
+					t.Partitions = append(t.Partitions, p)
 				}
-				p := kmsg.NewFetchRequestTopicPartition()
-				p.Partition, p.CurrentLeaderEpoch, p.FetchOffset, p.LastFetchedEpoch, p.LogStartOffset, p.PartitionMaxBytes = q.target.Partition, q.leaderEpoch, q.end, -1, q.start, 1
-				req.Topics[n].Partitions = append(req.Topics[n].Partitions, p)
+				req.Topics = append(req.Topics, t)
 			}
 			resp, err := r.client.Broker(ctx, leader, req)
 			if err == nil {
@@ -303,6 +303,26 @@ func (r *requests) sendShowUps(ctx context.Context, epoch int64, qs []showUp) ([
 	}
 	all.Wait()
 	return out, nil
+}
+
+// grouped are qs by a key, in the order in which the keys come first.
+func grouped[K comparable, Q any](qs []Q, key func(Q) K) iter.Seq2[K, []Q] {
+	of := map[K][]Q{}
+	var order []K
+	for _, q := range qs {
+		k := key(q)
+		if _, ok := of[k]; !ok {
+			order = append(order, k)
+		}
+		of[k] = append(of[k], q)
+	}
+	return func(yield func(K, []Q) bool) {
+		for _, k := range order {
+			if !yield(k, of[k]) {
+				return
+			}
+		}
+	}
 }
 
 // said is a broker's own words behind an error.
@@ -443,7 +463,7 @@ func (d *Destination) inSync(tp mirror.TopicPartition, isr []int32) ([]inSync, e
 		name := inSync{id, -1}
 		if !empty && id != d.cfg.NodeID && !d.isMirror(id) {
 			end, fs := l.log.End(), l.log.Followers()
-			i := slices.IndexFunc(fs, func(f leaderlog.Follower) bool { return f.Broker == id && hasAll(f, end) })
+			i := slices.IndexFunc(fs, func(f leaderlog.Follower) bool { return f.Broker == id && f.Has(end) })
 			if i < 0 {
 				return nil, d.errorf(tp, "in-sync replicas %v: broker %d has not everything up to %d any more: %w", isr, id, end, kerr.IneligibleReplica)
 			}
@@ -485,15 +505,14 @@ func (d *Destination) setReplicasOf(ctx context.Context, tp mirror.TopicPartitio
 				return d.errorf(tp, "brokers %v are being added, some of them do not come in sync, and a cancel would delete the copies of all of them: start those that are not alive", p.Adding)
 			}
 		}
-		answer, err := d.requests.reassign.do(ctx, change)
-		if unwanted && errors.Is(answer, kerr.NoReassignmentInProgress) { // it has ended meanwhile
-			answer = d.meta.caughtUp(ctx)
-			if err = errors.Join(err, answer); err != nil {
+		err = carryOut(ctx, &d.requests.reassign, change)
+		if unwanted && errors.Is(err, kerr.NoReassignmentInProgress) { // it has ended meanwhile
+			if err := d.meta.caughtUp(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		if err = errors.Join(err, answer); err != nil {
+		if err != nil {
 			return err
 		}
 		if err := d.meta.wait(ctx, fmt.Sprintf("the reassignment of %s-%d to %v", tp.Topic, tp.Partition, replicas), func(im *clustermetadata.Image) bool {

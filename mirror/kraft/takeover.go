@@ -123,8 +123,7 @@ func (d *Destination) guard(ctx context.Context, topic string, id mirror.TopicID
 		return nil
 	}
 	one, no := "1", "false"
-	answer, err := d.requests.configs.do(ctx, configChange{topic, map[string]*string{minInSync: &one, uncleanElection: &no}})
-	if err = errors.Join(err, answer); err != nil {
+	if err := carryOut(ctx, &d.requests.configs, configChange{topic, map[string]*string{minInSync: &one, uncleanElection: &no}}); err != nil {
 		return err
 	}
 	return d.meta.wait(ctx, "the safe settings of topic "+topic, safe)
@@ -218,8 +217,7 @@ func (l *Log) enter(ctx context.Context) error {
 		}
 	}
 	if p.Leader != d.cfg.NodeID && slices.Contains(p.ISR, d.cfg.NodeID) {
-		answer, err := d.requests.elect.do(ctx, l.tp)
-		if err = errors.Join(err, answer); err != nil {
+		if err := carryOut(ctx, &d.requests.elect, l.tp); err != nil {
 			return err
 		}
 		if err := d.meta.wait(ctx, fmt.Sprintf("this process to be elected for %s-%d", l.tp.Topic, l.tp.Partition), func(im *clustermetadata.Image) bool {
