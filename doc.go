@@ -144,6 +144,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/kafkaconfig               Kafka's property names for connections and security
 	internal/kafkatest                 real Apache Kafka for tests
 	internal/kafkatest/proxy           a bad network in front of it
+	internal/kafkatest/lives           what tests of whole lives on real clusters share
 	internal/realkafka                 whole mirrors against real Apache Kafka
 	internal/processes                 mirrors and verbs in several processes
 	internal/check                     the test command

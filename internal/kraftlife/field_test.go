@@ -12,10 +12,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
 	"github.com/clustermirror/clustermirror/mirror/kraft"
@@ -42,7 +44,7 @@ func deleteTopic(t *testing.T, c *kafkatest.Cluster, topic string) {
 	if _, err := c.Admin().DeleteTopic(limited(t), topic); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, topic+" is gone", func() (bool, string) {
+	lives.Eventually(t, topic+" is gone", func() (bool, string) {
 		for _, id := range c.Brokers() {
 			if dirs := c.LogDirs(topic, 0, id); slices.Contains(dirs, topic+"-0") {
 				return false, fmt.Sprintf("broker %d has it", id)
@@ -70,7 +72,7 @@ func tenLookUps(t *testing.T, r *running) {
 		t.Fatal("the source does not count")
 	}
 	before := source.Counts().Metadata
-	eventually(t, "ten look-ups", func() (bool, string) {
+	lives.Eventually(t, "ten look-ups", func() (bool, string) {
 		n := source.Counts().Metadata - before
 		return n >= 10, fmt.Sprintf("%d look-ups", n)
 	})
@@ -80,12 +82,12 @@ func TestF12BatchAboveWhatStockBrokersAllow(t *testing.T) {
 	a, b := small(t), standby(t)
 	topic := "f12-large"
 	a.CreateTopic(kafkatest.Topic{Name: topic, Configs: map[string]string{"max.message.bytes": "10485760"}})
-	cl := client(a, largeBatches)
+	cl := lives.Client(a, kgo.ProducerBatchMaxBytes(8<<20))
 	big := make([]byte, 6<<20)
 	rand.Read(big)
-	produce(t, cl, topic, 0, values("small", 100)...) // 0..99
-	produce(t, cl, topic, 0, string(big))             // 100
-	produce(t, cl, topic, 0, "after")                 // 101
+	lives.Produce(t, cl, topic, 0, lives.Values("small", 100)...) // 0..99
+	lives.Produce(t, cl, topic, 0, string(big))                   // 100
+	lives.Produce(t, cl, topic, 0, "after")                       // 101
 	at := join(t, b)
 	r := open(t, "f12", a, at)
 	r.start(topic)
@@ -103,7 +105,7 @@ func TestF12BatchAboveWhatStockBrokersAllow(t *testing.T) {
 	if _, err := at.Topic(limited(t), topic); err != nil { // it is answered from all that was committed before
 		t.Fatal(err)
 	}
-	produce(t, cl, topic, 0, string(big)) // 102
+	lives.Produce(t, cl, topic, 0, string(big)) // 102
 	refused(102)
 	set(t, b, topic, "max.message.bytes", "10485760")
 	r.same(topic, 0, 103)
@@ -115,17 +117,17 @@ func TestF17StockFollowersTakeOddTimestamps(t *testing.T) {
 	id := a.CreateTopic(kafkatest.Topic{Name: topic, Configs: map[string]string{"message.timestamp.after.max.ms": "9223372036854775807", "retention.ms": "-1"}})
 	times := []int64{-1, 0, time.Date(1970, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), math.MaxInt64}
 	for _, at := range times {
-		produceRaw(t, a, topic, id, 0, batch.DataSpec{LeaderEpoch: -1, ProducerID: -1, BaseTimestamp: at, MaxTimestamp: at, Records: []batch.Record{{Value: []byte("odd")}}})
+		lives.ProduceRaw(t, a, topic, id, 0, batch.DataSpec{LeaderEpoch: -1, ProducerID: -1, BaseTimestamp: at, MaxTimestamp: at, Records: []batch.Record{{Value: []byte("odd")}}})
 	}
 	r := open(t, "f17", a, join(t, b))
 	r.start(topic)
-	for i, h := range headers(r.same(topic, 0, int64(len(times)))) {
+	for i, h := range lives.Headers(r.same(topic, 0, int64(len(times)))) {
 		if h.MaxTimestamp != times[i] {
 			t.Errorf("the record at %d has time %d, want %d", i, h.MaxTimestamp, times[i])
 		}
 	}
 	r.failover()
-	for i, h := range headers(fetch(t, b, topic, 0, 0, 5))[:len(times)] { // the reset comes with them
+	for i, h := range lives.Headers(lives.Fetch(t, b, topic, 0, 0, 5))[:len(times)] { // the reset comes with them
 		if h.MaxTimestamp != times[i] {
 			t.Errorf("clients of the new primary read the record at %d with time %d, want %d", i, h.MaxTimestamp, times[i])
 		}
@@ -136,14 +138,14 @@ func TestF30StateIsLeftAndTheDestinationIsEmpty(t *testing.T) {
 	a, b := small(t), standby(t)
 	topic := "f30-wiped"
 	a.CreateTopic(kafkatest.Topic{Name: topic})
-	produce(t, client(a), topic, 0, values("kept", 500)...)
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("kept", 500)...)
 	at := join(t, b)
 	r := open(t, "f30", a, at)
 	r.start(topic)
 	r.same(topic, 0, 500)
 	r.end()
 	deleteTopic(t, b, topic)
-	produce(t, client(a), topic, 0, values("later", 5)...)
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("later", 5)...)
 	again := open(t, "f30", a, at)
 	again.start(topic)
 	again.same(topic, 0, 505)
@@ -155,7 +157,7 @@ func TestF31LookUpsCreateNoTopicOnEitherSide(t *testing.T) {
 	gone, wiped := "f31-deleted-at-the-source", "f31-deleted-at-the-destination"
 	for _, topic := range []string{gone, wiped} {
 		a.CreateTopic(kafkatest.Topic{Name: topic})
-		produce(t, client(a), topic, 0, values("kept", 10)...)
+		lives.Produce(t, lives.Client(a), topic, 0, lives.Values("kept", 10)...)
 	}
 	at := join(t, b)
 	r := open(t, "f31", a, at)
@@ -168,12 +170,12 @@ func TestF31LookUpsCreateNoTopicOnEitherSide(t *testing.T) {
 	if _, err := at.Topic(limited(t), "f31-never-there"); !errors.Is(err, mirror.ErrUnknownTopic) {
 		t.Errorf("a topic that never was: %v", err)
 	}
-	eventually(t, "the status says that the source is missing", func() (bool, string) {
+	lives.Eventually(t, "the status says that the source is missing", func() (bool, string) {
 		s := r.Status()
-		p := one(s, gone, 0)
-		return p.State == statemachine.Failed && p.LagOffsets == mirror.Unknown, show(s)
+		p := lives.One(s, gone, 0)
+		return p.State == statemachine.Failed && p.LagOffsets == mirror.Unknown, lives.Show(s)
 	})
-	produce(t, client(a), wiped, 0, "the mirror has to append it")
+	lives.Produce(t, lives.Client(a), wiped, 0, "the mirror has to append it")
 	r.untilFailed(wiped, "the destination topic is deleted, and with it the copy")
 	tenLookUps(t, r)
 	for topic, c := range map[string]*kafkatest.Cluster{gone: a, wiped: b, "f31-never-there": b} {
@@ -182,14 +184,14 @@ func TestF31LookUpsCreateNoTopicOnEitherSide(t *testing.T) {
 		}
 	}
 	if now := b.WaitSameSegments(gone, 0, 1, 2, 3); !bytes.Equal(now, copied) {
-		t.Errorf("the copy changed: %s", difference(now, copied))
+		t.Errorf("the copy changed: %s", lives.Difference(now, copied))
 	}
 
 	// The check can fail: a client that asks as consumers do brings a topic.
 	for name, c := range map[string]*kafkatest.Cluster{"source": a, "destination": b} {
-		asker := client(c, allowCreation)
-		eventually(t, "auto-creation is on at the "+name, func() (bool, string) {
-			err := asker.ProduceSync(t.Context(), recordOf("f31-other")).FirstErr()
+		asker := lives.Client(c, kgo.AllowAutoTopicCreation())
+		lives.Eventually(t, "auto-creation is on at the "+name, func() (bool, string) {
+			err := asker.ProduceSync(t.Context(), lives.RecordOf("f31-other")).FirstErr()
 			return err == nil || errors.Is(err, kerr.TopicAlreadyExists), fmt.Sprint(err)
 		})
 	}
@@ -199,13 +201,13 @@ func TestF34TopicIDsDiffer(t *testing.T) {
 	a, b := small(t), standby(t)
 	topic := "f34-ids"
 	id := a.CreateTopic(kafkatest.Topic{Name: topic})
-	produce(t, client(a), topic, 0, values("on both", 10)...)
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("on both", 10)...)
 	r := open(t, "f34", a, join(t, b))
 	r.start(topic)
 	r.same(topic, 0, 10)
-	p := one(r.Status(), topic, 0)
-	if p.SourceTopicID != mirror.TopicID(id) || p.TopicID != mirror.TopicID(topicID(t, b, topic)) || p.TopicID == p.SourceTopicID {
-		t.Errorf("the status says %v and %v; the ids are %x at the source and %x at the destination", p.SourceTopicID, p.TopicID, id, topicID(t, b, topic))
+	p := lives.One(r.Status(), topic, 0)
+	if p.SourceTopicID != mirror.TopicID(id) || p.TopicID != mirror.TopicID(lives.TopicID(t, b, topic)) || p.TopicID == p.SourceTopicID {
+		t.Errorf("the status says %v and %v; the ids are %x at the source and %x at the destination", p.SourceTopicID, p.TopicID, id, lives.TopicID(t, b, topic))
 	}
 	r.failover()
 	// A client that was started with the other cluster has to be started anew; then it finds everything.
@@ -218,14 +220,14 @@ func TestF50FirstSequenceOnEmptyStockFollowers(t *testing.T) {
 	a, b := small(t), standby(t)
 	topic := "f50-trimmed"
 	a.CreateTopic(kafkatest.Topic{Name: topic})
-	cl := client(a)
-	produce(t, cl, topic, 0, values("deleted", 57)...)
-	produce(t, cl, topic, 0, values("first", 5)...)
-	produce(t, cl, topic, 0, values("second", 5)...)
+	cl := lives.Client(a)
+	lives.Produce(t, cl, topic, 0, lives.Values("deleted", 57)...)
+	lives.Produce(t, cl, topic, 0, lives.Values("first", 5)...)
+	lives.Produce(t, cl, topic, 0, lives.Values("second", 5)...)
 	a.DeleteRecords(topic, 0, 57)
 	r := open(t, "f50", a, join(t, b))
 	r.start(topic)
-	hs := headers(r.same(topic, 0, 67))
+	hs := lives.Headers(r.same(topic, 0, 67))
 	if len(hs) != 2 || hs[0].BaseSequence != 57 || hs[1].BaseSequence != 62 {
 		t.Fatalf("%+v", hs)
 	}
@@ -258,7 +260,7 @@ func nextProducerID(t *testing.T, c *kafkatest.Cluster, broker int32) int64 {
 	t.Helper()
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionTimeoutMillis = 60_000
-	resp, err := ask[*kmsg.InitProducerIDResponse](t, c, broker, req)
+	resp, err := lives.Ask[*kmsg.InitProducerIDResponse](t, c, broker, req)
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
@@ -281,16 +283,16 @@ func TestF48ProducerIDOfBothSides(t *testing.T) {
 	life := func(topic string, mirrored int64, client func() int64) (stored bool) {
 		t.Helper()
 		id := a.CreateTopic(kafkatest.Topic{Name: topic})
-		produceRaw(t, a, topic, id, 0, one(mirrored, "of the source"))
+		lives.ProduceRaw(t, a, topic, id, 0, one(mirrored, "of the source"))
 		r := open(t, topic, a, at)
 		r.start(topic)
 		r.same(topic, 0, 1)
 		given := client()
 		r.failover()
 		r.end()
-		end := offsetOf(t, b, latest, topic, 0)
-		produceRaw(t, b, topic, topicID(t, b, topic), 0, one(given, "of the destination")) // is answered with success
-		now := offsetOf(t, b, latest, topic, 0)
+		end := lives.OffsetOf(t, b, lives.Latest, topic, 0)
+		lives.ProduceRaw(t, b, topic, lives.TopicID(t, b, topic), 0, one(given, "of the destination")) // is answered with success
+		now := lives.OffsetOf(t, b, lives.Latest, topic, 0)
 		stored = bytes.Contains(b.WaitSameSegments(topic, 0, 1, 2, 3), []byte("of the destination"))
 		if stored != (now == end+1) {
 			t.Fatalf("stored %t, and the log ends at %d after %d", stored, now, end)
@@ -304,7 +306,7 @@ func TestF48ProducerIDOfBothSides(t *testing.T) {
 	mirrored += 100
 	if !life("f48-settled", mirrored, func() (given int64) {
 		asked := 0
-		eventually(t, "broker 2 to give out ids above the mirrored one, without a stop", func() (bool, string) {
+		lives.Eventually(t, "broker 2 to give out ids above the mirrored one, without a stop", func() (bool, string) {
 			given = nextProducerID(t, b, 2)
 			asked++
 			return given > mirrored, fmt.Sprintf("%d, %d is mirrored", given, mirrored)
@@ -326,14 +328,14 @@ func TestF82SomebodyElseWritesToTheMirrorTopic(t *testing.T) {
 	a, b := small(t), standby(t)
 	topic := "f82-written"
 	a.CreateTopic(kafkatest.Topic{Name: topic})
-	produce(t, client(a), topic, 0, values("of the source", 100)...)
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 100)...)
 	at := join(t, b)
 	r := open(t, "f82", a, at)
 	r.start(topic)
 	r.same(topic, 0, 100)
 	w := b.WriteAlways(map[string][]int32{topic: {0}}, at.address)
 	w.WaitRounds(2)
-	produce(t, client(a), topic, 0, values("of the source", 5)...) // 100..104
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 5)...) // 100..104
 	copied := r.same(topic, 0, 105)
 	w.WaitRounds(2)
 	w.Stop()
@@ -346,8 +348,8 @@ func TestF82SomebodyElseWritesToTheMirrorTopic(t *testing.T) {
 
 	// After the hand-over clients write; a mirror that is started again finds it, and takes nothing back without consent.
 	opens := r.failover().Partitions[0].OpensAt
-	produce(t, client(b), topic, 0, values("of the destination", 3)...)
-	produce(t, client(a), topic, 0, values("of the source", 5)...)
+	lives.Produce(t, lives.Client(b), topic, 0, lives.Values("of the destination", 3)...)
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 5)...)
 	r.start(topic)
 	p := r.untilFailed(topic, fmt.Sprint(opens+3))
 	if p.NeedsConsent == nil || p.NeedsConsent.To != opens+3 || p.Owner != mirror.OwnerOpen {
@@ -355,9 +357,9 @@ func TestF82SomebodyElseWritesToTheMirrorTopic(t *testing.T) {
 	}
 	now := b.WaitSameSegments(topic, 0, 1, 2, 3)
 	if !bytes.HasPrefix(now, copied) || !bytes.Contains(now, []byte("of the destination 2")) {
-		t.Errorf("the log changed: %s", difference(now, copied))
+		t.Errorf("the log changed: %s", lives.Difference(now, copied))
 	}
-	produce(t, client(b), topic, 0, "clients go on")
+	lives.Produce(t, lives.Client(b), topic, 0, "clients go on")
 	if v := at.noticed(kraft.Violation); len(v) != 0 {
 		t.Errorf("%+v", v)
 	}
@@ -368,7 +370,7 @@ func TestF82ARecordWrittenAfterAViolation(t *testing.T) {
 	a, b := small(t), standby(t)
 	topic := "f82-violated"
 	a.CreateTopic(kafkatest.Topic{Name: topic})
-	produce(t, client(a), topic, 0, values("of the source", 100)...)
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 100)...)
 	at := join(t, b)
 	r := open(t, "f82-violated", a, at)
 	r.start(topic)
@@ -377,8 +379,8 @@ func TestF82ARecordWrittenAfterAViolation(t *testing.T) {
 	at.die()
 	b.WaitPartition(topic, 0, "no leader", func(p kafkatest.Partition) bool { return p.Leader < 0 })
 	b.UncleanElection(topic, 0)
-	produce(t, client(b), topic, 0, "of the destination") // 100
-	produce(t, client(a), topic, 0, values("of the source", 5)...)
+	lives.Produce(t, lives.Client(b), topic, 0, "of the destination") // 100
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 5)...)
 
 	at = join(t, b)
 	r = open(t, "f82-violated", a, at)
@@ -388,9 +390,9 @@ func TestF82ARecordWrittenAfterAViolation(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	tenLookUps(t, r)
-	produce(t, client(b), topic, 0, "of the destination, later") // 101
+	lives.Produce(t, lives.Client(b), topic, 0, "of the destination, later") // 101
 	now := b.WaitSameSegments(topic, 0, 1, 2, 3)
-	if hs := headers(now); !bytes.HasPrefix(now, copied) || hs[len(hs)-2].BaseOffset != 100 || hs[len(hs)-1].BaseOffset != 101 || !bytes.Contains(now, []byte("of the destination, later")) {
+	if hs := lives.Headers(now); !bytes.HasPrefix(now, copied) || hs[len(hs)-2].BaseOffset != 100 || hs[len(hs)-1].BaseOffset != 101 || !bytes.Contains(now, []byte("of the destination, later")) {
 		t.Errorf("the log is %+v", hs)
 	}
 }

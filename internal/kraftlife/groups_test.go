@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 )
@@ -18,7 +19,7 @@ import (
 // commit writes a group's offset of partition 0, as a group's member does.
 func commit(t *testing.T, c *kafkatest.Cluster, group, topic string, offset int64, epoch int32) {
 	t.Helper()
-	eventually(t, "group "+group+" has a coordinator", func() (bool, string) {
+	lives.Eventually(t, "group "+group+" has a coordinator", func() (bool, string) {
 		answer, err := c.Admin().CommitOffsets(limited(t), group, kadm.OffsetsFromRecords(kgo.Record{Topic: topic, Offset: offset - 1, LeaderEpoch: epoch}))
 		if err == nil {
 			err = answer.Error()
@@ -92,7 +93,7 @@ func TestF42GroupsResumeWithTheSourcesEpochs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if copied := b.WaitSameSegments(topic, 0, 1, 2, 3); !bytes.Equal(copied, raw) {
-			t.Fatalf("the copy and the source: %s", difference(copied, raw))
+			t.Fatalf("the copy and the source: %s", lives.Difference(copied, raw))
 		}
 		if p.LeaderEpoch < epoch || p.SourceLeaderEpoch != epoch {
 			t.Errorf("the destination's leader epoch is %d, the source's %d", p.LeaderEpoch, p.SourceLeaderEpoch)
@@ -127,7 +128,7 @@ func TestF57GroupsOfTheDestinationStay(t *testing.T) {
 	topic, group := "f57-groups", "f57"
 	a.CreateTopic(kafkatest.Topic{Name: topic})
 	for range 10 {
-		produce(t, client(a), topic, 0, values("of the source", 100)...)
+		lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 100)...)
 	}
 	commit(t, a, group, topic, 500, 0)
 	at := join(t, b)
@@ -144,7 +145,7 @@ func TestF57GroupsOfTheDestinationStay(t *testing.T) {
 	r.pause(topic)
 	stays("a pause")
 	r.resume(topic)
-	produce(t, client(a), topic, 0, values("later", 5)...)
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("later", 5)...)
 	r.same(topic, 0, 1005)
 	r.end()
 	r = open(t, "f57", a, at)

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
@@ -23,24 +24,6 @@ import (
 )
 
 const nodeID = 9999
-
-// eventually asks until done, with short pauses: brokers have no way to call back.
-func eventually(t *testing.T, what string, done func() (bool, string)) {
-	t.Helper()
-	deadline := time.Now().Add(bound)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, now := done()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v still not: %s; %s", bound, what, now)
-		}
-		<-tick.C
-	}
-}
 
 func limited(t *testing.T) context.Context {
 	ctx, stop := context.WithTimeout(t.Context(), bound)
@@ -188,7 +171,7 @@ func noTrace(t *testing.T, c *kafkatest.Cluster, topics ...string) {
 	}
 	req := kmsg.NewPtrDescribeClusterRequest()
 	req.IncludeFencedBrokers = true
-	resp, err := ask[*kmsg.DescribeClusterResponse](t, c, c.Brokers()[0], req)
+	resp, err := lives.Ask[*kmsg.DescribeClusterResponse](t, c, c.Brokers()[0], req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +204,7 @@ type running struct {
 	t    *testing.T
 	from *kafkatest.Cluster
 	to   *joined
-	link *link
+	link *lives.Link
 	cfg  mirror.Config
 	done bool
 	sink *dropped
@@ -233,7 +216,7 @@ type running struct {
 // open starts a mirror of a cluster into the one that was joined; from is nil where change names another source. It is closed when the test ends.
 func open(t *testing.T, name string, from *kafkatest.Cluster, to *joined, change ...func(*mirror.Config)) *running {
 	t.Helper()
-	r := &running{t: t, from: from, to: to, link: newLink(), sink: &dropped{}}
+	r := &running{t: t, from: from, to: to, link: lives.NewLink(), sink: &dropped{}}
 	r.cfg = mirror.Config{
 		Name: name, Owner: name, Destination: to, Store: keyedlog.NewStateStore(to.store), Control: mirror.NewControl(to.store), Sink: r.sink,
 		RefreshInterval: 500 * time.Millisecond, FetchBackoff: 100 * time.Millisecond, CallBound: 10 * time.Second, Fetch: mirror.FetchOptions{MaxWait: 100 * time.Millisecond},
@@ -249,7 +232,7 @@ func open(t *testing.T, name string, from *kafkatest.Cluster, to *joined, change
 	}
 	var err error
 	if r.cfg.Source == nil {
-		if r.cfg.Source, err = kafkasource.New(kafkasource.Config{Seeds: from.Bootstrap(), Bound: 3 * time.Second, ClientOptions: []kgo.Opt{kgo.Dialer(r.link.dial)}}); err != nil {
+		if r.cfg.Source, err = kafkasource.New(kafkasource.Config{Seeds: from.Bootstrap(), Bound: 3 * time.Second, ClientOptions: []kgo.Opt{kgo.Dialer(r.link.Dial)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -333,10 +316,10 @@ func (r *running) failback(topics ...string) mirror.FailbackPlan {
 func (r *running) until(what, topic string, partition int32, ok func(mirror.PartitionStatus) bool) mirror.PartitionStatus {
 	r.t.Helper()
 	var p mirror.PartitionStatus
-	eventually(r.t, what, func() (bool, string) {
+	lives.Eventually(r.t, what, func() (bool, string) {
 		s := r.Status()
-		p = one(s, topic, partition)
-		return ok(p), show(s)
+		p = lives.One(s, topic, partition)
+		return ok(p), lives.Show(s)
 	})
 	return p
 }
@@ -358,29 +341,6 @@ func (r *running) untilFailed(topic string, words ...string) mirror.PartitionSta
 		}
 	}
 	return p
-}
-
-func one(s mirror.Status, topic string, partition int32) mirror.PartitionStatus {
-	for _, t := range s.Topics {
-		for _, p := range t.Partitions {
-			if p.Topic == topic && p.Partition == partition {
-				return p
-			}
-		}
-	}
-	return mirror.PartitionStatus{State: statemachine.Unknown}
-}
-
-func show(s mirror.Status) string {
-	var b strings.Builder
-	for _, t := range s.Topics {
-		fmt.Fprintf(&b, "\n%s %s err=%v", t.Topic, t.MirrorName, t.Err)
-		for _, p := range t.Partitions {
-			fmt.Fprintf(&b, "\n  %d %s %s [%d,%d) replicated=%d epoch=%d source=[%d,%d) leader=%d epoch=%d lag=%d reason=%q attempt=%d owner=%s", p.Partition, p.State, p.Step,
-				p.Start, p.End, p.Replicated, p.LeaderEpoch, p.SourceStart, p.SourceEnd, p.SourceLeader, p.SourceLeaderEpoch, p.LagOffsets, p.Reason, p.RetryAttempt, p.Owner)
-		}
-	}
-	return b.String()
 }
 
 // dropped is a Sink that keeps what it is handed, by partition.
@@ -407,39 +367,4 @@ func (d *dropped) of(topic string, partition int32) (from, to int64, batches []b
 	defer d.mu.Unlock()
 	tp := mirror.TopicPartition{Topic: topic, Partition: partition}
 	return d.ranges[tp][0], d.ranges[tp][1], d.batches[tp]
-}
-
-// link is the mirror's way to the source: it can be cut.
-type link struct {
-	mu     sync.Mutex
-	broken bool
-	conns  map[net.Conn]bool
-}
-
-func newLink() *link { return &link{conns: map[net.Conn]bool{}} }
-
-func (l *link) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.broken {
-		c.Close()
-		return nil, errors.New("the link is cut")
-	}
-	l.conns[c] = true
-	return c, nil
-}
-
-func (l *link) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.broken = true
-	for c := range l.conns {
-		c.Close()
-	}
-	clear(l.conns)
 }

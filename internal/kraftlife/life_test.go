@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -42,49 +43,49 @@ func TestWholeLife(t *testing.T) {
 	a, b := primary(t), standby(t)
 	topic, keyed := "life", "life-compacted"
 	a.CreateTopic(kafkatest.Topic{Name: topic, Partitions: partitions, Replication: 3})
-	a.CreateTopic(kafkatest.Topic{Name: keyed, Assignment: [][]int32{{2, 1, 3}}, Configs: compacted})
+	a.CreateTopic(kafkatest.Topic{Name: keyed, Assignment: [][]int32{{2, 1, 3}}, Configs: lives.Compacted})
 	at := join(t, b)
 	there := open(t, "there", a, at)
 
 	// One part before the mirror starts, one while it runs.
-	plainly, once := client(a, plain...), client(a)
-	transacting, left := client(a, kgo.TransactionalID("life")), client(a, oldProtocol, kgo.TransactionalID("life-left"))
-	put(t, plainly, keyed, "a")                // 0
-	put(t, plainly, keyed, "b", "c")           // 1..2: goes
-	put(t, plainly, keyed, "b", "c", "d", "e") // 3..6: becomes d alone
-	put(t, plainly, keyed, "b", "c", "e", "x") // 7..10
-	put(t, plainly, keyed, "active")           // 11
-	put(t, plainly, keyed, "still active")     // 12
-	produce(t, once, topic, pTrimmed, values("deleted", 57)...)
-	produce(t, once, topic, pTrimmed, values("first", 5)...)
-	produce(t, once, topic, pTrimmed, values("second", 5)...) // ..66
+	plainly, once := lives.Client(a, lives.Plain...), lives.Client(a)
+	transacting, left := lives.Client(a, kgo.TransactionalID("life")), lives.Client(a, lives.OldProtocol, kgo.TransactionalID("life-left"))
+	lives.Put(t, plainly, keyed, "a")                // 0
+	lives.Put(t, plainly, keyed, "b", "c")           // 1..2: goes
+	lives.Put(t, plainly, keyed, "b", "c", "d", "e") // 3..6: becomes d alone
+	lives.Put(t, plainly, keyed, "b", "c", "e", "x") // 7..10
+	lives.Put(t, plainly, keyed, "active")           // 11
+	lives.Put(t, plainly, keyed, "still active")     // 12
+	lives.Produce(t, once, topic, pTrimmed, lives.Values("deleted", 57)...)
+	lives.Produce(t, once, topic, pTrimmed, lives.Values("first", 5)...)
+	lives.Produce(t, once, topic, pTrimmed, lives.Values("second", 5)...) // ..66
 	a.DeleteRecords(topic, pTrimmed, 57)
 	moved := a.Describe(topic, pEpochs).Replicas
 	for i := range 4 {
-		produce(t, once, topic, pEpochs, values("before a move", 3)...) // 0..11
+		lives.Produce(t, once, topic, pEpochs, lives.Values("before a move", 3)...) // 0..11
 		a.MoveLeader(topic, pEpochs, moved[(i+1)%3])
 	}
 	there.start(topic, keyed)
-	produce(t, plainly, topic, pPlain, values("plain", 5)...) // 0..9
-	produce(t, plainly, topic, pPlain, values("plain", 5)...)
-	produce(t, once, topic, pIdempotent, values("first", 3)...) // 0..6
-	produce(t, once, topic, pIdempotent, values("second", 4)...)
-	transaction(t, a, transacting, kgo.TryCommit, topic, pTransactions, values("committed", 3)...) // 0..3
-	transaction(t, a, transacting, kgo.TryAbort, topic, pTransactions, values("aborted", 3)...)    // 4..7
-	produce(t, plainly, topic, pTransactions, "plain")                                             // 8
-	begin(t, left)
-	produce(t, left, topic, pTransactions, values("open", 2)...) // 9..10
-	produce(t, plainly, topic, pTransactions, "plain")           // 11
+	lives.Produce(t, plainly, topic, pPlain, lives.Values("plain", 5)...) // 0..9
+	lives.Produce(t, plainly, topic, pPlain, lives.Values("plain", 5)...)
+	lives.Produce(t, once, topic, pIdempotent, lives.Values("first", 3)...) // 0..6
+	lives.Produce(t, once, topic, pIdempotent, lives.Values("second", 4)...)
+	lives.Transaction(t, a, transacting, kgo.TryCommit, topic, pTransactions, lives.Values("committed", 3)...) // 0..3
+	lives.Transaction(t, a, transacting, kgo.TryAbort, topic, pTransactions, lives.Values("aborted", 3)...)    // 4..7
+	lives.Produce(t, plainly, topic, pTransactions, "plain")                                                   // 8
+	lives.Begin(t, left)
+	lives.Produce(t, left, topic, pTransactions, lives.Values("open", 2)...) // 9..10
+	lives.Produce(t, plainly, topic, pTransactions, "plain")                 // 11
 	for p, x := range codecs {
-		cl := client(a, kgo.ProducerBatchCompression(x.codec))
-		produce(t, cl, topic, p, values("the same words again and again", 20)...) // 0..39
-		produce(t, cl, topic, p, values("the same words again and again", 20)...)
+		cl := lives.Client(a, kgo.ProducerBatchCompression(x.codec))
+		lives.Produce(t, cl, topic, p, lives.Values("the same words again and again", 20)...) // 0..39
+		lives.Produce(t, cl, topic, p, lives.Values("the same words again and again", 20)...)
 	}
-	produce(t, once, topic, pEpochs, values("after the moves", 3)...) // 12..14
+	lives.Produce(t, once, topic, pEpochs, lives.Values("after the moves", 3)...) // 12..14
 	gap := func(hs []batch.Header) bool {
 		return len(hs) > 2 && hs[0].NextOffset() == 1 && hs[1].BaseOffset == 3 && hs[1].RecordCount == 1
 	}
-	cleaned(t, a, keyed, []int32{1, 2, 3}, gap)
+	lives.Cleaned(t, a, keyed, []int32{1, 2, 3}, gap)
 
 	ends := [partitions]int64{pPlain: 10, pIdempotent: 7, pTransactions: 12, pNone: 40, pGzip: 40, pSnappy: 40, pLZ4: 40, pZstd: 40, pTrimmed: 67, pEpochs: 15}
 	var copied [partitions][]byte
@@ -96,35 +97,35 @@ func TestWholeLife(t *testing.T) {
 		copied[p] = there.same(topic, int32(p), end)
 	}
 	for p, x := range codecs {
-		for _, h := range headers(copied[p]) {
+		for _, h := range lives.Headers(copied[p]) {
 			if h.Codec() != x.want {
 				t.Errorf("partition %d: codec %d, want %d", p, h.Codec(), x.want)
 			}
 		}
 	}
-	if h := headers(copied[pTrimmed])[0]; h.BaseOffset != 57 || h.BaseSequence != 57 {
+	if h := lives.Headers(copied[pTrimmed])[0]; h.BaseOffset != 57 || h.BaseSequence != 57 {
 		t.Errorf("the trimmed log begins with %+v", h)
 	}
-	if hs := headers(copied[pEpochs]); hs[len(hs)-1].LeaderEpoch < 4 || one(there.Status(), topic, pEpochs).LeaderEpoch < hs[len(hs)-1].LeaderEpoch {
-		t.Errorf("the source's epoch is %d, ours is %d", hs[len(hs)-1].LeaderEpoch, one(there.Status(), topic, pEpochs).LeaderEpoch)
+	if hs := lives.Headers(copied[pEpochs]); hs[len(hs)-1].LeaderEpoch < 4 || lives.One(there.Status(), topic, pEpochs).LeaderEpoch < hs[len(hs)-1].LeaderEpoch {
+		t.Errorf("the source's epoch is %d, ours is %d", hs[len(hs)-1].LeaderEpoch, lives.One(there.Status(), topic, pEpochs).LeaderEpoch)
 	}
-	if hs := headers(there.same(keyed, 0, 13)); !gap(hs) {
+	if hs := lives.Headers(there.same(keyed, 0, 13)); !gap(hs) {
 		t.Errorf("the compacted log: %+v", hs)
 	}
 
 	// The mirror loses sight of the primary, where work goes on.
-	there.link.cut()
+	there.link.Cut()
 	lost := map[int32]int64{pPlain: 15, pIdempotent: 4, pTransactions: 3, pGzip: 20, pTrimmed: 5, pEpochs: 6, pEmpty: 2}
-	produce(t, plainly, topic, pPlain, values("never copied", 15)...)
-	produce(t, once, topic, pIdempotent, values("never copied", 4)...)
-	finish(t, a, left, kgo.TryCommit, topic, pTransactions) // 12
-	produce(t, plainly, topic, pTransactions, values("never copied", 2)...)
-	produce(t, client(a, kgo.ProducerBatchCompression(kgo.GzipCompression())), topic, pGzip, values("never copied", 20)...)
-	produce(t, once, topic, pTrimmed, values("never copied", 5)...)
-	produce(t, once, topic, pEpochs, values("never copied", 3)...)
+	lives.Produce(t, plainly, topic, pPlain, lives.Values("never copied", 15)...)
+	lives.Produce(t, once, topic, pIdempotent, lives.Values("never copied", 4)...)
+	lives.Finish(t, a, left, kgo.TryCommit, topic, pTransactions) // 12
+	lives.Produce(t, plainly, topic, pTransactions, lives.Values("never copied", 2)...)
+	lives.Produce(t, lives.Client(a, kgo.ProducerBatchCompression(kgo.GzipCompression())), topic, pGzip, lives.Values("never copied", 20)...)
+	lives.Produce(t, once, topic, pTrimmed, lives.Values("never copied", 5)...)
+	lives.Produce(t, once, topic, pEpochs, lives.Values("never copied", 3)...)
 	a.MoveLeader(topic, pEpochs, moved[0])
-	produce(t, once, topic, pEpochs, values("never copied", 3)...)
-	produce(t, once, topic, pEmpty, values("never copied", 2)...)
+	lives.Produce(t, once, topic, pEpochs, lives.Values("never copied", 3)...)
+	lives.Produce(t, once, topic, pEmpty, lives.Values("never copied", 2)...)
 
 	opens := [partitions]int64{}
 	for _, x := range there.failover().Partitions {
@@ -152,7 +153,7 @@ func TestWholeLife(t *testing.T) {
 	sameCommitted(t, b, topic, pTransactions, 0, 1, 2, 8, 11, 14, 15, 16, 17)
 	for p := range copied {
 		if now := b.WaitSameSegments(topic, int32(p), 1, 2, 3); !bytes.HasPrefix(now, copied[p]) {
-			t.Errorf("partition %d: what was mirrored changed: %s", p, difference(now, copied[p]))
+			t.Errorf("partition %d: what was mirrored changed: %s", p, lives.Difference(now, copied[p]))
 		}
 	}
 
@@ -164,7 +165,7 @@ func TestWholeLife(t *testing.T) {
 	tails := map[int32][]byte{}
 	total := int64(0)
 	for p, n := range lost {
-		tail, err := since(a.SegmentBytes(topic, p, a.LeaderOf(topic, p)), ends[p])
+		tail, err := lives.Since(a.SegmentBytes(topic, p, a.LeaderOf(topic, p)), ends[p])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,12 +195,12 @@ func TestWholeLife(t *testing.T) {
 		}
 	}
 	for p := range int32(partitions) {
-		now := back.same(topic, p, offsetOf(t, b, latest, topic, p))
+		now := back.same(topic, p, lives.OffsetOf(t, b, lives.Latest, topic, p))
 		if !bytes.HasPrefix(now, copied[p]) {
-			t.Errorf("partition %d: what both had was not kept: %s", p, difference(now, copied[p]))
+			t.Errorf("partition %d: what both had was not kept: %s", p, lives.Difference(now, copied[p]))
 		}
 	}
-	back.same(keyed, 0, offsetOf(t, b, latest, keyed, 0))
+	back.same(keyed, 0, lives.OffsetOf(t, b, lives.Latest, keyed, 0))
 
 	for _, x := range back.failover().Partitions {
 		if x.Topic == topic {
@@ -223,21 +224,21 @@ func TestWholeLife(t *testing.T) {
 // writes are those of new clients: plain ones, idempotent ones, a transaction that is committed and, behind it, one that is aborted. Each finds the partition open at opens.
 func writes(t *testing.T, c *kafkatest.Cluster, topic, text string, opens [partitions]int64) {
 	t.Helper()
-	once := client(c)
+	once := lives.Client(c)
 	for p := range int32(partitions) {
 		if p == pTransactions {
 			continue
 		}
-		if at := offsetOf(t, c, latest, topic, p); at != opens[p] {
+		if at := lives.OffsetOf(t, c, lives.Latest, topic, p); at != opens[p] {
 			t.Errorf("partition %d is opened at %d, and ends at %d", p, opens[p], at)
 		}
-		produce(t, once, topic, p, values(text, 3)...)
-		if end := offsetOf(t, c, latest, topic, p); end != opens[p]+3 {
+		lives.Produce(t, once, topic, p, lives.Values(text, 3)...)
+		if end := lives.OffsetOf(t, c, lives.Latest, topic, p); end != opens[p]+3 {
 			t.Errorf("partition %d ends at %d after 3 records behind %d: a record was swallowed", p, end, opens[p])
 		}
 	}
-	cl := client(c, kgo.TransactionalID(text))
-	produce(t, client(c, plain...), topic, pTransactions, text)
-	transaction(t, c, cl, kgo.TryCommit, topic, pTransactions, values(text, 3)...)
-	transaction(t, c, cl, kgo.TryAbort, topic, pTransactions, text)
+	cl := lives.Client(c, kgo.TransactionalID(text))
+	lives.Produce(t, lives.Client(c, lives.Plain...), topic, pTransactions, text)
+	lives.Transaction(t, c, cl, kgo.TryCommit, topic, pTransactions, lives.Values(text, 3)...)
+	lives.Transaction(t, c, cl, kgo.TryAbort, topic, pTransactions, text)
 }

@@ -1,45 +1,26 @@
 package kraftlife_test
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 )
 
 // bound is the longest that a test waits for any one thing. Nothing here is expected to take that long.
 const bound = 40 * time.Second
 
 func TestMain(m *testing.M) {
+	lives.Bound = bound
 	code := m.Run()
-	lender.end()
+	lender.End()
 	os.Exit(code)
 }
 
-// keeper is a kafkatest.T that outlives a test: its cleanups run when all tests are over; what goes wrong is the present test's.
-type keeper struct {
-	*testing.T
-	cleanups []func()
-}
-
-func (k *keeper) Cleanup(f func()) { k.cleanups = append(k.cleanups, f) }
-
-func (k *keeper) end() {
-	for i := len(k.cleanups) - 1; i >= 0; i-- {
-		k.cleanups[i]()
-	}
-}
-
-// Failed is false: a cluster that is kept shows its brokers' logs in the test that failed (see lend), not at the end.
-func (k *keeper) Failed() bool { return false }
-
-// Context never ends, so that the cluster's own waits do not end with the first test.
-func (k *keeper) Context() context.Context { return context.Background() }
-
 var (
-	lender   keeper
+	lender   lives.Keeper
 	keptOnes = map[string]*kafkatest.Cluster{}
 )
 
@@ -75,6 +56,7 @@ func showLogs(t *testing.T, name string, c *kafkatest.Cluster) {
 
 // primary is the cluster that clients use at first, standby the one that is mirrored into: three brokers each.
 func primary(t *testing.T) *kafkatest.Cluster { return lend(t, "the primary", 3) }
+
 func standby(t *testing.T) *kafkatest.Cluster { return lend(t, "the standby", 3) }
 
 // small is a source for what needs one broker only.

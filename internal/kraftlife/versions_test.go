@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 )
 
 // The basic life of a mirror, whatever Kafka both sides are: plain and transactional batches, a failover with a transaction open, and home again into a log that went on.
@@ -35,16 +36,16 @@ func basicLife(t *testing.T, a, b *kafkatest.Cluster) {
 	at := join(t, b)
 	there := open(t, "there", a, at)
 	there.start(topic)
-	produce(t, client(a, plain...), topic, 0, values("plain", 5)...)                             // 0..4
-	produce(t, client(a, kgo.ProducerBatchCompression(kgo.GzipCompression())), topic, 0, "gzip") // 5
-	left := client(a, kgo.TransactionalID(topic))
-	transaction(t, a, left, kgo.TryCommit, topic, 0, values("committed", 3)...) // 6..9
-	transaction(t, a, left, kgo.TryAbort, topic, 0, values("aborted", 3)...)    // 10..13
-	begin(t, left)
-	produce(t, left, topic, 0, "open") // 14
+	lives.Produce(t, lives.Client(a, lives.Plain...), topic, 0, lives.Values("plain", 5)...)                 // 0..4
+	lives.Produce(t, lives.Client(a, kgo.ProducerBatchCompression(kgo.GzipCompression())), topic, 0, "gzip") // 5
+	left := lives.Client(a, kgo.TransactionalID(topic))
+	lives.Transaction(t, a, left, kgo.TryCommit, topic, 0, lives.Values("committed", 3)...) // 6..9
+	lives.Transaction(t, a, left, kgo.TryAbort, topic, 0, lives.Values("aborted", 3)...)    // 10..13
+	lives.Begin(t, left)
+	lives.Produce(t, left, topic, 0, "open") // 14
 	copied := there.same(topic, 0, 15)
-	there.link.cut()
-	finish(t, a, left, kgo.TryCommit, topic, 0) // 15
+	there.link.Cut()
+	lives.Finish(t, a, left, kgo.TryCommit, topic, 0) // 15
 
 	got := there.failover().Partitions[0]
 	if got.FinalOffset != 15 || len(got.Aborts) != 1 || got.OpensAt != 17 {
@@ -53,7 +54,7 @@ func basicLife(t *testing.T, a, b *kafkatest.Cluster) {
 	there.end()
 	at.leave()
 	noTrace(t, b, topic)
-	produce(t, client(b), topic, 0, values("new primary", 5)...) // 17..21
+	lives.Produce(t, lives.Client(b), topic, 0, lives.Values("new primary", 5)...) // 17..21
 	want := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 17, 18, 19, 20, 21}
 	if got := committed(t, b, topic, 0, 21); !slices.Equal(got, want) {
 		t.Errorf("read_committed: %v, want %v", got, want)
@@ -65,13 +66,13 @@ func basicLife(t *testing.T, a, b *kafkatest.Cluster) {
 		t.Errorf("the plan drops %d", plan.Dropped)
 	}
 	if now := back.same(topic, 0, 22); !bytes.HasPrefix(now, copied) {
-		t.Errorf("what both had was not kept: %s", difference(now, copied))
+		t.Errorf("what both had was not kept: %s", lives.Difference(now, copied))
 	}
 	back.failover()
 	back.end()
 	old.leave()
 	noTrace(t, a, topic)
-	produce(t, client(a), topic, 0, "home again") // 23
+	lives.Produce(t, lives.Client(a), topic, 0, "home again") // 23
 	if got := committed(t, a, topic, 0, 23); !slices.Equal(got, append(want, 23)) {
 		t.Errorf("read_committed at home: %v, want %v", got, append(want, 23))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -25,7 +26,7 @@ type load struct {
 
 func startLoad(t *testing.T, c *kafkatest.Cluster, topic string) *load {
 	t.Helper()
-	l := &load{cl: client(c, kgo.RequestRetries(1000), kgo.ProducerLinger(0))}
+	l := &load{cl: lives.Client(c, kgo.RequestRetries(1000), kgo.ProducerLinger(0))}
 	ctx, stop := context.WithCancel(t.Context())
 	l.stop = stop
 	l.done.Go(func() {
@@ -51,9 +52,9 @@ func (l *load) end() int64 {
 // more waits until n more records were written, and the mirror has copied as many more.
 func (l *load) more(r *running, topic string, n int64) {
 	r.t.Helper()
-	acked, copied := l.acked.Load()+n, one(r.Status(), topic, 0).End+n
-	eventually(r.t, "the load and the mirror go on", func() (bool, string) {
-		return l.acked.Load() >= acked && one(r.Status(), topic, 0).End >= copied, fmt.Sprintf("%d written%s", l.acked.Load(), show(r.Status()))
+	acked, copied := l.acked.Load()+n, lives.One(r.Status(), topic, 0).End+n
+	lives.Eventually(r.t, "the load and the mirror go on", func() (bool, string) {
+		return l.acked.Load() >= acked && lives.One(r.Status(), topic, 0).End >= copied, fmt.Sprintf("%d written%s", l.acked.Load(), lives.Show(r.Status()))
 	})
 }
 
@@ -84,11 +85,11 @@ func TestSpec4LeaderChangesAndDeathsUnderLoad(t *testing.T) {
 	l.more(r, topic, 50)
 
 	acked := l.end()
-	end := offsetOf(t, c, latest, topic, 0)
+	end := lives.OffsetOf(t, c, lives.Latest, topic, 0)
 	if end < acked {
 		t.Fatalf("%d records were acknowledged, the log ends at %d", acked, end)
 	}
-	hs := headers(r.same(topic, 0, end))
+	hs := lives.Headers(r.same(topic, 0, end))
 	epochs := map[int32]bool{}
 	for _, h := range hs {
 		epochs[h.LeaderEpoch] = true
@@ -101,7 +102,7 @@ func TestSpec4LeaderChangesAndDeathsUnderLoad(t *testing.T) {
 			t.Errorf("%d ranges are told as %s; every election was clean", n, what)
 		}
 	}
-	p := one(r.Status(), topic, 0)
+	p := lives.One(r.Status(), topic, 0)
 	if p.LeaderEpoch < p.SourceLeaderEpoch {
 		t.Errorf("destination leader epoch %d, source %d", p.LeaderEpoch, p.SourceLeaderEpoch)
 	}
@@ -111,8 +112,8 @@ func TestF42DestinationEpochFollowsElections(t *testing.T) {
 	c := rough(t)
 	topic := "f42-epochs"
 	c.CreateTopic(kafkatest.Topic{Name: topic, Assignment: [][]int32{{2, 3}}})
-	cl := client(c)
-	produce(t, cl, topic, 0, "in the first epoch")
+	cl := lives.Client(c)
+	lives.Produce(t, cl, topic, 0, "in the first epoch")
 	r := open(t, c)
 	r.start(topic)
 	r.same(topic, 0, 1)
@@ -133,9 +134,9 @@ func TestF42DestinationEpochFollowsElections(t *testing.T) {
 	for i := range 12 {
 		c.MoveLeader(topic, 0, []int32{2, 3}[i%2])
 	}
-	produce(t, cl, topic, 0, "after the jump")
+	lives.Produce(t, cl, topic, 0, "after the jump")
 	r.resume(topic)
-	hs := headers(r.same(topic, 0, 2))
+	hs := lives.Headers(r.same(topic, 0, 2))
 	p := follows()
 	if last := hs[len(hs)-1].LeaderEpoch; last < 12 || p.LeaderEpoch < last {
 		t.Errorf("destination leader epoch %d, the last batch's %d", p.LeaderEpoch, last)
@@ -170,8 +171,8 @@ func elect(t *testing.T, c *kafkatest.Cluster, topic string, broker int32) int32
 	rt.Topic, rt.Partitions = topic, []int32{0}
 	req.Topics = append(req.Topics, rt)
 	var p kafkatest.Partition
-	eventually(t, fmt.Sprintf("broker %d is elected", broker), func() (bool, string) {
-		resp, err := ask[*kmsg.ElectLeadersResponse](t, c, 1, req)
+	lives.Eventually(t, fmt.Sprintf("broker %d is elected", broker), func() (bool, string) {
+		resp, err := lives.Ask[*kmsg.ElectLeadersResponse](t, c, 1, req)
 		p = c.Describe(topic, 0)
 		return p.Leader == broker, fmt.Sprintf("leader %d; %v, %+v", p.Leader, err, resp)
 	})
@@ -180,10 +181,10 @@ func elect(t *testing.T, c *kafkatest.Cluster, topic string, broker int32) int32
 
 func produceTens(t *testing.T, c *kafkatest.Cluster, topic, name string, tens int) {
 	t.Helper()
-	cl := client(c)
+	cl := lives.Client(c)
 	defer cl.Close()
 	for range tens {
-		produce(t, cl, topic, 0, values(name, 10)...)
+		lives.Produce(t, cl, topic, 0, lives.Values(name, 10)...)
 	}
 }
 
@@ -204,7 +205,7 @@ func TestF35UncleanElectionReplacesTheTail(t *testing.T) {
 	if dropped := told[recordsDropped](r); len(dropped) != 1 || dropped[0].From != 90 || dropped[0].To != 100 {
 		t.Errorf("dropped: %v; want [90,100)", dropped)
 	}
-	if p := one(r.Status(), topic, 0); p.DroppedFrom != 90 || p.DroppedTo != 100 {
+	if p := lives.One(r.Status(), topic, 0); p.DroppedFrom != 90 || p.DroppedTo != 100 {
 		t.Errorf("the status says [%d,%d) was dropped", p.DroppedFrom, p.DroppedTo)
 	}
 	// The old leader comes back and follows; nothing changes for the copy.
@@ -225,19 +226,19 @@ func TestF36TwoUncleanElections(t *testing.T) {
 	produceTens(t, c, topic, "first epoch", 1)
 	c.MoveLeader(topic, 0, 3)
 	c.MoveLeader(topic, 0, 2)
-	cl := client(c)
-	produce(t, cl, topic, 0, values("on both", 3)...) // 10..12
+	cl := lives.Client(c)
+	lives.Produce(t, cl, topic, 0, lives.Values("on both", 3)...) // 10..12
 	freeze(t, c, topic, 3)
-	produce(t, cl, topic, 0, values("on broker 2 only", 2)...) // 13..14
+	lives.Produce(t, cl, topic, 0, lives.Values("on broker 2 only", 2)...) // 13..14
 	r.same(topic, 0, 15)
 	r.pause(topic)
 
 	freezeLeader(t, c, topic, 2)
 	elect(t, c, topic, 3)
-	produce(t, client(c), topic, 0, values("on broker 3 only", 8)...) // 13..20, never seen
+	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("on broker 3 only", 8)...) // 13..20, never seen
 	freezeLeader(t, c, topic, 3)
 	elect(t, c, topic, 2)
-	produce(t, client(c), topic, 0, values("on broker 2 again", 5)...) // 15..19
+	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("on broker 2 again", 5)...) // 15..19
 	r.resume(topic)
 	r.same(topic, 0, 20)
 	if dropped := told[recordsDropped](r); len(dropped) != 0 {
@@ -246,7 +247,7 @@ func TestF36TwoUncleanElections(t *testing.T) {
 
 	freezeLeader(t, c, topic, 2)
 	elect(t, c, topic, 3)
-	produce(t, client(c), topic, 0, "the end") // 21
+	lives.Produce(t, lives.Client(c), topic, 0, "the end") // 21
 	r.same(topic, 0, 22)
 	dropped := told[recordsDropped](r)
 	if len(dropped) == 0 || dropped[len(dropped)-1].From != 13 || dropped[0].To != 20 {

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -18,19 +19,19 @@ func TestF46OpenTransactionAtFailover(t *testing.T) {
 	c := shared(t)
 	topic := "f46-open"
 	c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
-	cl := client(c, kgo.TransactionalID(topic))
+	cl := lives.Client(c, kgo.TransactionalID(topic))
 	r := open(t, c)
 	r.start(topic)
-	begin(t, cl)
-	produce(t, cl, topic, 0, values("in a transaction", 5)...)
-	produce(t, client(c, plain...), topic, 0, "plain")
+	lives.Begin(t, cl)
+	lives.Produce(t, cl, topic, 0, lives.Values("in a transaction", 5)...)
+	lives.Produce(t, lives.Client(c, lives.Plain...), topic, 0, "plain")
 	copied := r.same(topic, 0, 6)
 	id, epoch, err := cl.ProducerID(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.link.cut()
-	finish(t, c, cl, kgo.TryCommit, topic, 0) // nobody copies it
+	r.link.Cut()
+	lives.Finish(t, c, cl, kgo.TryCommit, topic, 0) // nobody copies it
 
 	report := r.failover()
 	got := report.Partitions[0]
@@ -40,7 +41,7 @@ func TestF46OpenTransactionAtFailover(t *testing.T) {
 	if a := got.Aborts[0]; a.ProducerID != id || a.ProducerEpoch != epoch || a.FirstOffset != 0 || a.Offset != 6 {
 		t.Errorf("%+v; the producer is %d with epoch %d", a, id, epoch)
 	}
-	if p := one(r.Status(), topic, 0); p.LastStable != p.End || p.End != 8 || p.State != statemachine.Stopped {
+	if p := lives.One(r.Status(), topic, 0); p.LastStable != p.End || p.End != 8 || p.State != statemachine.Stopped {
 		t.Errorf("last stable offset %d, end %d, %s", p.LastStable, p.End, p.State)
 	}
 	after, err := r.dst.RawLog(topic, 0)
@@ -48,9 +49,9 @@ func TestF46OpenTransactionAtFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.HasPrefix(after, copied) {
-		t.Errorf("what was copied changed: %s", difference(after, copied))
+		t.Errorf("what was copied changed: %s", lives.Difference(after, copied))
 	}
-	hs := headers(after)
+	hs := lives.Headers(after)
 	if len(hs) != 4 || !hs[2].Control() || !hs[3].Control() || hs[2].ProducerID != id {
 		t.Errorf("%+v", hs)
 	}
@@ -87,7 +88,7 @@ func revive(t *testing.T, c *kafkatest.Cluster, topic string, id [16]byte) (*mem
 	if _, err := old.CreateLocalTopic(memlog.LocalTopic{Name: topic, ID: id}); err != nil {
 		t.Fatal(err)
 	}
-	if err := old.ImportLog(topic, 0, bytes.Clone(disk), offsetOf(t, c, earliest, topic, 0), p.LeaderEpoch); err != nil {
+	if err := old.ImportLog(topic, 0, bytes.Clone(disk), lives.OffsetOf(t, c, lives.Earliest, topic, 0), p.LeaderEpoch); err != nil {
 		t.Fatal(err)
 	}
 	return old, disk
@@ -134,7 +135,7 @@ func failback(t *testing.T, topic string, from *memlog.Cluster, old *memlog.Clus
 	if errA != nil || errB != nil || len(b) == 0 {
 		t.Fatal(errA, errB, len(b))
 	}
-	if d := difference(a, b); d != "" {
+	if d := lives.Difference(a, b); d != "" {
 		t.Fatalf("after the failback: %s", d)
 	}
 	return plan, sink
@@ -156,22 +157,22 @@ func TestF84FailbackIntoARealLog(t *testing.T) {
 	id := c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
 	r := open(t, c)
 	r.start(topic)
-	left, done := client(c, kgo.TransactionalID(topic+"-left")), client(c, kgo.TransactionalID(topic+"-done"))
-	produceTens(t, c, topic, "before", 3)                                                                             // 0..29
-	transaction(t, c, done, kgo.TryCommit, topic, 0, values("committed", 3)...)                                       // 30..33
-	begin(t, left)                                                                                                    //
-	produce(t, left, topic, 0, values("open", 2)...)                                                                  // 34..35
-	produce(t, client(c, kgo.ProducerBatchCompression(kgo.ZstdCompression())), topic, 0, values("compressed", 10)...) // 36..45
+	left, done := lives.Client(c, kgo.TransactionalID(topic+"-left")), lives.Client(c, kgo.TransactionalID(topic+"-done"))
+	produceTens(t, c, topic, "before", 3)                                                                                               // 0..29
+	lives.Transaction(t, c, done, kgo.TryCommit, topic, 0, lives.Values("committed", 3)...)                                             // 30..33
+	lives.Begin(t, left)                                                                                                                //
+	lives.Produce(t, left, topic, 0, lives.Values("open", 2)...)                                                                        // 34..35
+	lives.Produce(t, lives.Client(c, kgo.ProducerBatchCompression(kgo.ZstdCompression())), topic, 0, lives.Values("compressed", 10)...) // 36..45
 	copied := r.same(topic, 0, 46)
-	r.link.cut()
-	finish(t, c, left, kgo.TryCommit, topic, 0) // 46
-	produceTens(t, c, topic, "never copied", 1) // 47..56
+	r.link.Cut()
+	lives.Finish(t, c, left, kgo.TryCommit, topic, 0) // 46
+	produceTens(t, c, topic, "never copied", 1)       // 47..56
 
 	got := r.failover().Partitions[0]
 	if got.FinalOffset != 46 || got.OpensAt != 48 || len(got.Aborts) != 1 {
 		t.Fatalf("%+v", got)
 	}
-	writeTo(t, r.dst, topic, values("new primary", 20)...)
+	writeTo(t, r.dst, topic, lives.Values("new primary", 20)...)
 	producer := r.dst.NewProducer(memlog.ProducerOptions{Transactions: memlog.TransactionV2})
 	if err := producer.Begin(); err != nil {
 		t.Fatal(err)
@@ -184,7 +185,7 @@ func TestF84FailbackIntoARealLog(t *testing.T) {
 	}
 
 	old, disk := revive(t, c, topic, id)
-	tail, err := from(disk, 46)
+	tail, err := lives.Since(disk, 46)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func TestF84FailbackAfterAnUncleanElection(t *testing.T) {
 	freeze(t, c, topic, 3)
 	produceTens(t, c, topic, "on broker 2 only", 1)
 	r.same(topic, 0, 90)
-	r.link.cut()
+	r.link.Cut()
 	if got := r.failover().Partitions[0]; got.FinalOffset != 90 {
 		t.Fatalf("%+v", got)
 	}
@@ -226,7 +227,7 @@ func TestF84FailbackAfterAnUncleanElection(t *testing.T) {
 	if raised[tp] != epoch {
 		t.Fatalf("the new primary is at leader epoch %d, the old cluster at %d", raised[tp], epoch)
 	}
-	writeTo(t, r.dst, topic, values("new primary", 20)...)
+	writeTo(t, r.dst, topic, lives.Values("new primary", 20)...)
 	produceTens(t, c, topic, "on broker 3, other", 2) // 80..99
 
 	old, _ := revive(t, c, topic, id)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -13,29 +12,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
-
-// eventually asks until done, with short pauses: brokers have no way to call back.
-func eventually(t *testing.T, what string, done func() (bool, string)) {
-	t.Helper()
-	deadline := time.Now().Add(bound)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, now := done()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v still not: %s; %s", bound, what, now)
-		}
-		<-tick.C
-	}
-}
 
 // setup is what a mirror under test is made of.
 type setup struct {
@@ -51,7 +33,7 @@ type running struct {
 	c    *kafkatest.Cluster
 	src  *kafkasource.Source
 	dst  *memlog.Cluster
-	link *link
+	link *lives.Link
 
 	mu     sync.Mutex
 	events []mirror.Event
@@ -60,13 +42,13 @@ type running struct {
 // open starts a mirror of the cluster. It is closed when the test ends.
 func open(t *testing.T, c *kafkatest.Cluster, change ...func(*setup)) *running {
 	t.Helper()
-	r := &running{t: t, c: c, link: newLink()}
+	r := &running{t: t, c: c, link: lives.NewLink()}
 	s := setup{
 		mirror: mirror.Config{
 			Name: "m", Sink: mirror.Discard, RefreshInterval: 500 * time.Millisecond, FetchBackoff: 100 * time.Millisecond, CallBound: 3 * time.Second,
 			Fetch: mirror.FetchOptions{MaxWait: 100 * time.Millisecond}, Retry: mirror.RetryPolicy{Initial: 200 * time.Millisecond, Max: time.Second}, Seed: 1,
 		},
-		source: kafkasource.Config{Seeds: c.Bootstrap(), Bound: 3 * time.Second, ClientOptions: []kgo.Opt{kgo.Dialer(r.link.dial)}},
+		source: kafkasource.Config{Seeds: c.Bootstrap(), Bound: 3 * time.Second, ClientOptions: []kgo.Opt{kgo.Dialer(r.link.Dial)}},
 		memory: memlog.Config{ClusterID: "memory", Replicas: 3},
 	}
 	for _, f := range change {
@@ -160,10 +142,10 @@ func (r *running) failover() mirror.FailoverReport {
 func (r *running) until(what, topic string, partition int32, ok func(mirror.PartitionStatus) bool) mirror.PartitionStatus {
 	r.t.Helper()
 	var p mirror.PartitionStatus
-	eventually(r.t, what, func() (bool, string) {
+	lives.Eventually(r.t, what, func() (bool, string) {
 		s := r.Status()
-		p = one(s, topic, partition)
-		return ok(p), show(s)
+		p = lives.One(s, topic, partition)
+		return ok(p), lives.Show(s)
 	})
 	return p
 }
@@ -185,62 +167,4 @@ func (r *running) untilFailed(topic string, words ...string) mirror.PartitionSta
 		}
 	}
 	return p
-}
-
-func one(s mirror.Status, topic string, partition int32) mirror.PartitionStatus {
-	for _, t := range s.Topics {
-		for _, p := range t.Partitions {
-			if p.Topic == topic && p.Partition == partition {
-				return p
-			}
-		}
-	}
-	return mirror.PartitionStatus{State: statemachine.Unknown}
-}
-
-func show(s mirror.Status) string {
-	var b strings.Builder
-	for _, t := range s.Topics {
-		fmt.Fprintf(&b, "\n%s %s err=%v", t.Topic, t.MirrorName, t.Err)
-		for _, p := range t.Partitions {
-			fmt.Fprintf(&b, "\n  %d %s %s [%d,%d) replicated=%d epoch=%d source=[%d,%d) leader=%d epoch=%d lag=%d reason=%q attempt=%d owner=%s", p.Partition, p.State, p.Step,
-				p.Start, p.End, p.Replicated, p.LeaderEpoch, p.SourceStart, p.SourceEnd, p.SourceLeader, p.SourceLeaderEpoch, p.LagOffsets, p.Reason, p.RetryAttempt, p.Owner)
-		}
-	}
-	return b.String()
-}
-
-// link is the mirror's way to the source: it can be cut and mended.
-type link struct {
-	mu     sync.Mutex
-	broken bool
-	conns  map[net.Conn]bool
-}
-
-func newLink() *link { return &link{conns: map[net.Conn]bool{}} }
-
-func (l *link) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.broken {
-		c.Close()
-		return nil, errors.New("the link is cut")
-	}
-	l.conns[c] = true
-	return c, nil
-}
-
-func (l *link) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.broken = true
-	for c := range l.conns {
-		c.Close()
-	}
-	clear(l.conns)
 }

@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -17,21 +19,21 @@ func TestF19RetentionOvertakesAPausedMirror(t *testing.T) {
 	c := shared(t)
 	topic := "f19-overtaken"
 	c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
-	cl := client(c)
+	cl := lives.Client(c)
 	for range 10 {
-		produce(t, cl, topic, 0, values("ten", 10)...)
+		lives.Produce(t, cl, topic, 0, lives.Values("ten", 10)...)
 	}
 	r := open(t, c)
 	r.start(topic)
 	r.same(topic, 0, 100)
 	r.pause(topic)
 	for range 20 {
-		produce(t, cl, topic, 0, values("ten", 10)...)
+		lives.Produce(t, cl, topic, 0, lives.Values("ten", 10)...)
 	}
 	c.DeleteRecords(topic, 0, 150)
 	r.resume(topic)
 	r.same(topic, 0, 300)
-	p := one(r.Status(), topic, 0)
+	p := lives.One(r.Status(), topic, 0)
 	if p.LostFrom != 100 || p.LostTo != 150 || p.Start != 150 {
 		t.Errorf("lost [%d,%d), start %d; want [100,150) and 150", p.LostFrom, p.LostTo, p.Start)
 	}
@@ -44,9 +46,9 @@ func TestF21LogStartFollowedWithoutNewData(t *testing.T) {
 	c := shared(t)
 	topic := "f21-start"
 	c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
-	cl := client(c)
+	cl := lives.Client(c)
 	for range 10 {
-		produce(t, cl, topic, 0, values("ten", 10)...)
+		lives.Produce(t, cl, topic, 0, lives.Values("ten", 10)...)
 	}
 	r := open(t, c)
 	r.start(topic)
@@ -61,8 +63,8 @@ func TestF21LogStartFollowedWithoutNewData(t *testing.T) {
 	// Everything goes. The next record is at the end, not at 0.
 	c.DeleteRecords(topic, 0, 100)
 	r.until("the start is followed to the end", topic, 0, func(p mirror.PartitionStatus) bool { return p.Start == 100 && p.End == 100 })
-	produce(t, cl, topic, 0, "next")
-	if hs := headers(r.same(topic, 0, 101)); len(hs) != 1 || hs[0].BaseOffset != 100 {
+	lives.Produce(t, cl, topic, 0, "next")
+	if hs := lives.Headers(r.same(topic, 0, 101)); len(hs) != 1 || hs[0].BaseOffset != 100 {
 		t.Errorf("%+v", hs)
 	}
 }
@@ -72,7 +74,7 @@ func deleteTopic(t *testing.T, c *kafkatest.Cluster, topic string) {
 	if answer, err := c.Admin().DeleteTopic(t.Context(), topic); err != nil || answer.Err != nil {
 		t.Fatal(err, answer.Err)
 	}
-	eventually(t, topic+" is gone", func() (bool, string) {
+	lives.Eventually(t, topic+" is gone", func() (bool, string) {
 		found, err := c.Admin().ListTopics(t.Context())
 		return err == nil && !found.Has(topic), fmt.Sprint(err)
 	})
@@ -82,18 +84,18 @@ func TestF28RealTopicDeletedAndRecreated(t *testing.T) {
 	c := shared(t)
 	topic := "f28-recreated"
 	first := c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
-	produce(t, client(c), topic, 0, values("of the first topic", 10)...)
+	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("of the first topic", 10)...)
 	r := open(t, c)
 	r.start(topic)
 	copied := r.same(topic, 0, 10)
 	deleteTopic(t, c, topic)
 	second := c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
-	produce(t, client(c), topic, 0, values("of the second topic, which is longer", 20)...)
+	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("of the second topic, which is longer", 20)...)
 	r.untilFailed(topic, fmt.Sprint(statemachine.TopicID(first)), fmt.Sprint(statemachine.TopicID(second)))
 	// It stays so through look-ups, and the copy is what it was.
 	failures := len(told[stateChanged](r))
 	refreshes := r.src.Counts().Metadata
-	eventually(t, "three more look-ups", func() (bool, string) {
+	lives.Eventually(t, "three more look-ups", func() (bool, string) {
 		n := r.src.Counts().Metadata
 		return n >= refreshes+3, fmt.Sprintf("%d look-ups since", n-refreshes)
 	})
@@ -107,7 +109,7 @@ func TestF28RealTopicDeletedAndRecreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(now, copied) {
-		t.Errorf("the copy changed: %s", difference(now, copied))
+		t.Errorf("the copy changed: %s", lives.Difference(now, copied))
 	}
 }
 
@@ -116,21 +118,21 @@ func TestF31LookUpsDoNotRecreateADeletedTopic(t *testing.T) {
 	c := rough(t)
 	topic := "f31-deleted"
 	c.CreateTopic(kafkatest.Topic{Name: topic, Assignment: [][]int32{{2, 3}}})
-	produce(t, client(c), topic, 0, values("kept", 10)...)
+	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("kept", 10)...)
 	r := open(t, c)
 	r.start(topic)
 	copied := r.same(topic, 0, 10)
 	deleteTopic(t, c, topic)
 	before := r.src.Counts().Metadata
-	eventually(t, "ten look-ups", func() (bool, string) {
+	lives.Eventually(t, "ten look-ups", func() (bool, string) {
 		n := r.src.Counts().Metadata
 		return n >= before+10, fmt.Sprintf("%d look-ups since", n-before)
 	})
-	eventually(t, "the status says that the source is missing", func() (bool, string) {
+	lives.Eventually(t, "the status says that the source is missing", func() (bool, string) {
 		s := r.Status()
-		p := one(s, topic, 0)
+		p := lives.One(s, topic, 0)
 		missing := len(s.Topics) == 1 && s.Topics[0].Err != nil || p.State == statemachine.Failed
-		return missing && p.LagOffsets == mirror.Unknown, show(s)
+		return missing && p.LagOffsets == mirror.Unknown, lives.Show(s)
 	})
 	found, err := c.Admin().ListTopics(t.Context())
 	if err != nil {
@@ -141,13 +143,13 @@ func TestF31LookUpsDoNotRecreateADeletedTopic(t *testing.T) {
 	}
 	now, err := r.dst.RawLog(topic, 0)
 	if err != nil || !bytes.Equal(now, copied) {
-		t.Errorf("the copy changed: %v, %s", err, difference(now, copied))
+		t.Errorf("the copy changed: %v, %s", err, lives.Difference(now, copied))
 	}
 
 	// The check can fail: a client that asks as consumers do brings it back.
-	asker := client(c, allowCreation)
-	eventually(t, "auto-creation is on", func() (bool, string) {
-		err := asker.ProduceSync(t.Context(), recordOf(topic+"-other")).FirstErr()
+	asker := lives.Client(c, kgo.AllowAutoTopicCreation())
+	lives.Eventually(t, "auto-creation is on", func() (bool, string) {
+		err := asker.ProduceSync(t.Context(), lives.RecordOf(topic+"-other")).FirstErr()
 		return err == nil || errors.Is(err, kerr.TopicAlreadyExists), fmt.Sprint(err)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
@@ -148,7 +149,7 @@ func TestF84FailbackFromARealPrimary(t *testing.T) {
 	there := between(t, "a-to-b", old, twin, store)
 	there.start(topic)
 	there.inStep(topic, 0, 1000)
-	if d := difference(rawLog(t, twin, topic), both); d != "" {
+	if d := lives.Difference(rawLog(t, twin, topic), both); d != "" {
 		t.Fatalf("the copy and the real log: %s", d)
 	}
 
@@ -177,7 +178,7 @@ func TestF84FailbackFromARealPrimary(t *testing.T) {
 	if got := there.failover().Partitions[0]; got.LME != before.LeaderEpoch || got.FinalOffset != 1000 {
 		t.Fatalf("%+v", got)
 	}
-	writeTo(t, old, topic, values("never copied", 25)...) // 1000..1024
+	writeTo(t, old, topic, lives.Values("never copied", 25)...) // 1000..1024
 
 	// The real log goes on above the last mirror epoch, as the new primary's does.
 	c.MoveLeader(topic, 0, before.Replicas[1])
@@ -195,7 +196,7 @@ func TestF84FailbackFromARealPrimary(t *testing.T) {
 		t.Fatalf("%v\n%s", err, done)
 	}
 	back.inStep(topic, 0, 1300)
-	if d := difference(rawLog(t, old, topic), c.SegmentBytes(topic, 0, c.LeaderOf(topic, 0))); d != "" {
+	if d := lives.Difference(rawLog(t, old, topic), c.SegmentBytes(topic, 0, c.LeaderOf(topic, 0))); d != "" {
 		t.Fatalf("after the failback: %s", d)
 	}
 
@@ -217,7 +218,7 @@ func TestF71OppositeDirectionsBetweenRealClusters(t *testing.T) {
 	idB := b.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
 	storeA, storeB := keptIn(t, a), keptIn(t, b)
 	atA, atB := standIn(t, a, topic, idA), standIn(t, b, topic, idB)
-	produce(t, client(a), topic, 0, values("of A", 3)...)
+	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of A", 3)...)
 
 	there := between(t, "a-to-b", sourceOf(t, a.Bootstrap()...), atB, storeB)
 	there.start(topic)
@@ -229,7 +230,7 @@ func TestF71OppositeDirectionsBetweenRealClusters(t *testing.T) {
 		t.Errorf("the refused start touched the log: %+v", p)
 	}
 	writeTo(t, atA, topic, "clients go on")
-	produce(t, client(a), topic, 0, "of A")
+	lives.Produce(t, lives.Client(a), topic, 0, "of A")
 	there.inStep(topic, 0, 4)
 
 	there.stop(topic)
@@ -256,13 +257,13 @@ func TestDecision14OppositeMirrorsBetweenRealClustersStartedAtOnce(t *testing.T)
 	there.start(topic)
 	back.start(topic)
 	const loop = "loop for mirror"
-	eventually(t, "somebody backed off, and tried again", func() (bool, string) {
-		p, q := one(there.Status(), topic, 0), one(back.Status(), topic, 0)
+	lives.Eventually(t, "somebody backed off, and tried again", func() (bool, string) {
+		p, q := lives.One(there.Status(), topic, 0), lives.One(back.Status(), topic, 0)
 		if p.State == statemachine.Mirroring && q.State == statemachine.Mirroring {
-			t.Fatalf("each mirrors the other%s%s", show(there.Status()), show(back.Status()))
+			t.Fatalf("each mirrors the other%s%s", lives.Show(there.Status()), lives.Show(back.Status()))
 		}
 		tries := len(told[mirror.RetryScheduled](there)) + len(told[mirror.RetryScheduled](back))
-		return tries >= 3 && strings.Contains(p.Reason+q.Reason, loop), show(there.Status()) + show(back.Status())
+		return tries >= 3 && strings.Contains(p.Reason+q.Reason, loop), lives.Show(there.Status()) + lives.Show(back.Status())
 	})
 }
 
@@ -274,7 +275,7 @@ func TestF71RingOverRealClusters(t *testing.T) {
 	idC := c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
 	storeB, storeC := keptIn(t, b), keptIn(t, c)
 	atA := inMemory(t, "ring A", topic, [16]byte{})
-	writeTo(t, atA, topic, values("of A", 3)...)
+	writeTo(t, atA, topic, lives.Values("of A", 3)...)
 
 	first := between(t, "a-to-b", atA, standIn(t, b, topic, idB), storeB)
 	first.start(topic)
@@ -283,13 +284,13 @@ func TestF71RingOverRealClusters(t *testing.T) {
 	second.start(topic)
 	second.until("copies", topic, 0, func(p mirror.PartitionStatus) bool { return p.State == statemachine.Mirroring })
 	control := mirror.NewControl(storeC)
-	eventually(t, "the origin is recorded in C", func() (bool, string) {
+	lives.Eventually(t, "the origin is recorded in C", func() (bool, string) {
 		s, err := control.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		o, ok := s.Origin("b-to-c", topic)
-		return ok && o.SourceClusterID == b.ID() && slices.Equal(o.Upstream, []string{"ring A"}), show(second.Status())
+		return ok && o.SourceClusterID == b.ID() && slices.Equal(o.Upstream, []string{"ring A"}), lives.Show(second.Status())
 	})
 
 	third := between(t, "c-to-a", sourceOf(t, c.Bootstrap()...), atA, nil)
@@ -308,7 +309,7 @@ func TestF71OneClusterByAnotherAddressIsNoSource(t *testing.T) {
 	c := shared(t)
 	topic := "f71-self"
 	id := c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
-	produce(t, client(c), topic, 0, values("ten", 10)...)
+	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("ten", 10)...)
 	own, err := sourceOf(t, c.Bootstrap()...).Cluster(t.Context())
 	if err != nil || own.ID != c.ID() {
 		t.Fatal(own, err)
@@ -378,7 +379,7 @@ func TestF73NoRightToSeeWhatTheSourceRecorded(t *testing.T) {
 	c := secured(t)
 	topic := "f73-records"
 	c.CreateTopic(kafkatest.Topic{Name: topic})
-	produce(t, client(c), topic, 0, values("allowed", 10)...) // the user admin
+	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("allowed", 10)...) // the user admin
 	r := open(t, c, as("right"))
 	c.Allow("User:mirror", []string{topic}, kadm.OpRead)
 	r.start(topic)
@@ -398,7 +399,7 @@ func TestF73NoRightToSeeWhatTheSourceRecorded(t *testing.T) {
 	}
 	expect("without a right", true)
 	c.Allow("User:mirror", []string{"__mirror_state"}, kadm.OpRead)
-	eventually(t, "the right is known", func() (bool, string) {
+	lives.Eventually(t, "the right is known", func() (bool, string) {
 		_, err := r.src.LastMirrorEpochs(t.Context(), "memory", []mirror.TopicPartition{{Topic: topic}})
 		var e *mirror.SourceError
 		if errors.As(err, &e) && e.Code == mirror.SourceDenied {

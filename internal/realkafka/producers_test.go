@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/producerstate"
 )
@@ -51,7 +52,7 @@ func sameProducers(t *testing.T, c *kafkatest.Cluster, topic string, copied []by
 // sameLastStable compares the copy's last stable offset with what the broker answers to a read_committed look-up of the end.
 func (r *running) sameLastStable(topic string) int64 {
 	r.t.Helper()
-	want := offsetOf(r.t, r.c, lastStable, topic, 0)
+	want := lives.OffsetOf(r.t, r.c, lives.LastStable, topic, 0)
 	return r.until("the last stable offset is the source's", topic, 0, func(p mirror.PartitionStatus) bool { return p.LastStable == want }).LastStable
 }
 
@@ -59,15 +60,15 @@ func TestF50FirstBatchOfATrimmedLog(t *testing.T) {
 	c := shared(t)
 	topic := "f50-trimmed"
 	c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
-	cl := client(c)
-	produce(t, cl, topic, 0, values("deleted", 57)...)
-	produce(t, cl, topic, 0, values("first", 5)...)
-	produce(t, cl, topic, 0, values("second", 5)...)
+	cl := lives.Client(c)
+	lives.Produce(t, cl, topic, 0, lives.Values("deleted", 57)...)
+	lives.Produce(t, cl, topic, 0, lives.Values("first", 5)...)
+	lives.Produce(t, cl, topic, 0, lives.Values("second", 5)...)
 	c.DeleteRecords(topic, 0, 57)
 	r := open(t, c)
 	r.start(topic)
 	copied := r.same(topic, 0, 67)
-	hs := headers(copied)
+	hs := lives.Headers(copied)
 	if len(hs) != 2 || hs[0].BaseSequence != 57 || hs[1].BaseSequence != 62 {
 		t.Errorf("%+v", hs)
 	}
@@ -80,10 +81,10 @@ func TestF52MarkersWithARaisedEpoch(t *testing.T) {
 	c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
 	r := open(t, c)
 	r.start(topic)
-	cl := client(c, kgo.TransactionalID(topic))
+	cl := lives.Client(c, kgo.TransactionalID(topic))
 
-	begin(t, cl)
-	produce(t, cl, topic, 0, values("committed", 5)...)
+	lives.Begin(t, cl)
+	lives.Produce(t, cl, topic, 0, lives.Values("committed", 5)...)
 	m := sameProducers(t, c, topic, r.same(topic, 0, 5))
 	if open := m.InFlight(); len(open) != 1 || open[0].FirstOffset != 0 {
 		t.Errorf("open: %+v", open)
@@ -91,25 +92,25 @@ func TestF52MarkersWithARaisedEpoch(t *testing.T) {
 	if at := r.sameLastStable(topic); at != 0 {
 		t.Errorf("last stable offset %d with a transaction open from 0", at)
 	}
-	finish(t, c, cl, kgo.TryCommit, topic, 0)
+	lives.Finish(t, c, cl, kgo.TryCommit, topic, 0)
 	sameProducers(t, c, topic, r.same(topic, 0, 6))
 	if at := r.sameLastStable(topic); at != 6 {
 		t.Errorf("last stable offset %d after the first marker", at)
 	}
 
-	begin(t, cl)
-	produce(t, cl, topic, 0, values("aborted", 4)...)
+	lives.Begin(t, cl)
+	lives.Produce(t, cl, topic, 0, lives.Values("aborted", 4)...)
 	r.same(topic, 0, 10)
 	if at := r.sameLastStable(topic); at != 6 {
 		t.Errorf("last stable offset %d with a transaction open from 6", at)
 	}
-	finish(t, c, cl, kgo.TryAbort, topic, 0)
+	lives.Finish(t, c, cl, kgo.TryAbort, topic, 0)
 	copied := r.same(topic, 0, 11)
 	m = sameProducers(t, c, topic, copied)
 	if at := r.sameLastStable(topic); at != 11 {
 		t.Errorf("last stable offset %d after the second marker", at)
 	}
-	hs := headers(copied)
+	hs := lives.Headers(copied)
 	if len(hs) != 4 || hs[1].ProducerEpoch != hs[0].ProducerEpoch+1 || hs[3].ProducerEpoch != hs[2].ProducerEpoch+1 {
 		t.Errorf("the client did not speak transactions v2: %+v", hs)
 	}
@@ -128,23 +129,23 @@ func TestSpec4ProducersAreThoseOfTheBroker(t *testing.T) {
 	c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
 	r := open(t, c)
 	r.start(topic)
-	one, two := client(c, kgo.TransactionalID(topic+"-v1"), oldProtocol), client(c, kgo.TransactionalID(topic+"-v2"))
-	third := client(c)
+	one, two := lives.Client(c, kgo.TransactionalID(topic+"-v1"), lives.OldProtocol), lives.Client(c, kgo.TransactionalID(topic+"-v2"))
+	third := lives.Client(c)
 	end := int64(0)
 	for round := range 3 {
 		how := []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort}[round%2]
-		begin(t, one)
-		begin(t, two)
-		produce(t, one, topic, 0, values("v1", 2)...)
-		produce(t, third, topic, 0, values("plain", 3)...)
-		produce(t, two, topic, 0, values("v2", 4)...)
+		lives.Begin(t, one)
+		lives.Begin(t, two)
+		lives.Produce(t, one, topic, 0, lives.Values("v1", 2)...)
+		lives.Produce(t, third, topic, 0, lives.Values("plain", 3)...)
+		lives.Produce(t, two, topic, 0, lives.Values("v2", 4)...)
 		end += 9
 		sameProducers(t, c, topic, r.same(topic, 0, end))
 		r.sameLastStable(topic)
-		finish(t, c, one, how, topic, 0)
+		lives.Finish(t, c, one, how, topic, 0)
 		sameProducers(t, c, topic, r.same(topic, 0, end+1))
 		r.sameLastStable(topic)
-		finish(t, c, two, how, topic, 0)
+		lives.Finish(t, c, two, how, topic, 0)
 		end += 2
 		m := sameProducers(t, c, topic, r.same(topic, 0, end))
 		if at := r.sameLastStable(topic); at != end || len(m.InFlight()) != 0 {

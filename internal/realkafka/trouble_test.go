@@ -16,6 +16,7 @@ import (
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/internal/kafkatest/proxy"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -25,7 +26,7 @@ import (
 func (r *running) untilCode(code mirror.SourceCode) *mirror.SourceError {
 	r.t.Helper()
 	var found *mirror.SourceError
-	eventually(r.t, fmt.Sprintf("trouble of code %d", code), func() (bool, string) {
+	lives.Eventually(r.t, fmt.Sprintf("trouble of code %d", code), func() (bool, string) {
 		var all []string
 		for _, e := range r.told() {
 			var err error
@@ -55,7 +56,7 @@ func TestWrongAddress(t *testing.T) {
 	c := shared(t)
 	topic := "wrong-address"
 	c.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
-	produce(t, client(c), topic, 0, "one")
+	lives.Produce(t, lives.Client(c), topic, 0, "one")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -65,8 +66,8 @@ func TestWrongAddress(t *testing.T) {
 	r := open(t, c, func(s *setup) { s.source.Seeds = []string{address} })
 	r.start(topic)
 	r.untilCode(mirror.SourceUnreachable)
-	if p := one(r.Status(), topic, 0); p.State == statemachine.Mirroring {
-		t.Errorf("%s", show(r.Status()))
+	if p := lives.One(r.Status(), topic, 0); p.State == statemachine.Mirroring {
+		t.Errorf("%s", lives.Show(r.Status()))
 	}
 	// The address becomes right: nobody has to do anything.
 	p, err := proxy.ListenOn(address, strings.Replace(c.Bootstrap()[0], "localhost", "127.0.0.1", 1))
@@ -89,8 +90,8 @@ func TestTLSWherePlaintextIsExpected(t *testing.T) {
 	if e := r.untilCode(mirror.SourceUnreachable); !strings.Contains(e.Advice, "TLS") {
 		t.Errorf("no word of TLS: %v", e)
 	}
-	if lag := one(r.Status(), topic, 0).LagOffsets; lag == 0 && len(r.Status().Topics) > 0 && len(r.Status().Topics[0].Partitions) > 0 {
-		t.Errorf("%s", show(r.Status()))
+	if lag := lives.One(r.Status(), topic, 0).LagOffsets; lag == 0 && len(r.Status().Topics) > 0 && len(r.Status().Topics[0].Partitions) > 0 {
+		t.Errorf("%s", lives.Show(r.Status()))
 	}
 }
 
@@ -122,7 +123,7 @@ func TestF77WrongPassword(t *testing.T) {
 	// One clear state, not a storm: failed connections are bounded by the back-off.
 	before := r.src.Counts().Connects
 	began := time.Now()
-	eventually(t, "two more attempts", func() (bool, string) {
+	lives.Eventually(t, "two more attempts", func() (bool, string) {
 		n := r.src.Counts().Connects - before
 		return n >= 2, fmt.Sprintf("%d connections since", n)
 	})
@@ -135,8 +136,8 @@ func TestF73DeniedTopicAndBack(t *testing.T) {
 	c := secured(t)
 	topic := "f73-denied"
 	c.CreateTopic(kafkatest.Topic{Name: topic})
-	cl := client(c) // the user admin
-	produce(t, cl, topic, 0, values("allowed", 10)...)
+	cl := lives.Client(c) // the user admin
+	lives.Produce(t, cl, topic, 0, lives.Values("allowed", 10)...)
 	read := func() *kadm.ACLBuilder {
 		return kadm.NewACLs().Topics(topic).Allow("User:mirror").AllowHosts("*").Operations(kadm.OpRead).ResourcePatternType(kadm.ACLPatternLiteral)
 	}
@@ -152,14 +153,14 @@ func TestF73DeniedTopicAndBack(t *testing.T) {
 	}
 	unknown := func(p mirror.PartitionStatus) bool { return p.LagOffsets == mirror.Unknown && !p.LagUnknown.IsZero() }
 	p := r.until("the lag is unknown", topic, 0, unknown) // a fetch that was under way is still allowed
-	produce(t, cl, topic, 0, values("denied", 10)...)
+	lives.Produce(t, cl, topic, 0, lives.Values("denied", 10)...)
 	// The broker may tell it by one look-up and not yet by another; from the first refusal on, no answer makes the lag a number.
 	retries := len(told[mirror.RetryScheduled](r)) + 2
-	eventually(t, "two more attempts", func() (bool, string) {
-		if p = one(r.Status(), topic, 0); !unknown(p) {
-			t.Fatalf("denied, and the lag is %d%s", p.LagOffsets, show(r.Status()))
+	lives.Eventually(t, "two more attempts", func() (bool, string) {
+		if p = lives.One(r.Status(), topic, 0); !unknown(p) {
+			t.Fatalf("denied, and the lag is %d%s", p.LagOffsets, lives.Show(r.Status()))
 		}
-		return len(told[mirror.RetryScheduled](r)) >= retries, show(r.Status())
+		return len(told[mirror.RetryScheduled](r)) >= retries, lives.Show(r.Status())
 	})
 	s := r.Status()
 	said := p.Reason
@@ -172,7 +173,7 @@ func TestF73DeniedTopicAndBack(t *testing.T) {
 		}
 	}
 	if !strings.Contains(said, "READ") || !strings.Contains(said, topic) {
-		t.Errorf("nothing says what to grant: %q%s", said, show(s))
+		t.Errorf("nothing says what to grant: %q%s", said, lives.Show(s))
 	}
 	if p.End != 10 {
 		t.Errorf("the copy ends at %d", p.End)
@@ -198,7 +199,7 @@ func TestF72BlackHoleBeforeARealBroker(t *testing.T) {
 	topic := "f72-black-hole"
 	c.CreateTopic(kafkatest.Topic{Name: topic})
 	c.Allow("User:mirror", []string{topic}, kadm.OpRead)
-	produce(t, client(c), topic, 0, values("ten", 10)...)
+	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("ten", 10)...)
 	p := c.Proxy(1)
 	defer p.SetLink(proxy.Link{})
 

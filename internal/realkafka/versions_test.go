@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 )
 
@@ -32,14 +33,14 @@ func basicLife(t *testing.T, c *kafkatest.Cluster) {
 	id := c.CreateTopic(kafkatest.Topic{Name: topic})
 	r := open(t, c)
 	r.start(topic)
-	produce(t, client(c, plain...), topic, 0, values("plain", 5)...)                             // 0..4
-	produce(t, client(c, kgo.ProducerBatchCompression(kgo.GzipCompression())), topic, 0, "gzip") // 5
-	tx := client(c, kgo.TransactionalID(topic))
-	transaction(t, c, tx, kgo.TryCommit, topic, 0, values("committed", 3)...) // 6..9
-	transaction(t, c, tx, kgo.TryAbort, topic, 0, values("aborted", 3)...)    // 10..13
+	lives.Produce(t, lives.Client(c, lives.Plain...), topic, 0, lives.Values("plain", 5)...)                 // 0..4
+	lives.Produce(t, lives.Client(c, kgo.ProducerBatchCompression(kgo.GzipCompression())), topic, 0, "gzip") // 5
+	tx := lives.Client(c, kgo.TransactionalID(topic))
+	lives.Transaction(t, c, tx, kgo.TryCommit, topic, 0, lives.Values("committed", 3)...) // 6..9
+	lives.Transaction(t, c, tx, kgo.TryAbort, topic, 0, lives.Values("aborted", 3)...)    // 10..13
 	sameProducers(t, c, topic, r.same(topic, 0, 14))
-	begin(t, tx)
-	produce(t, tx, topic, 0, "open") // 14
+	lives.Begin(t, tx)
+	lives.Produce(t, tx, topic, 0, "open") // 14
 	copied := r.same(topic, 0, 15)
 	sameProducers(t, c, topic, copied)
 	if at := r.sameLastStable(topic); at != 14 {
@@ -47,8 +48,8 @@ func basicLife(t *testing.T, c *kafkatest.Cluster) {
 	}
 	c.DeleteRecords(topic, 0, 2)
 	copied = r.sameFrom(topic, 15, 2)
-	r.link.cut()
-	finish(t, c, tx, kgo.TryCommit, topic, 0) // 15
+	r.link.Cut()
+	lives.Finish(t, c, tx, kgo.TryCommit, topic, 0) // 15
 
 	got := r.failover().Partitions[0]
 	if got.FinalOffset != 15 || len(got.Aborts) != 1 || got.OpensAt != 17 {
@@ -58,7 +59,7 @@ func basicLife(t *testing.T, c *kafkatest.Cluster) {
 	if err != nil || len(records) != 7 {
 		t.Errorf("%d committed records, %v; want 2 to 8", len(records), err)
 	}
-	writeTo(t, r.dst, topic, values("new primary", 5)...)
+	writeTo(t, r.dst, topic, lives.Values("new primary", 5)...)
 	old, _ := revive(t, c, topic, id)
 	plan, _ := failback(t, topic, r.dst, old)
 	if plan.Dropped != 1 {

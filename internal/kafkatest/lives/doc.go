@@ -1,0 +1,3 @@
+// Package lives is what tests share that play whole lives of a mirror on real Kafka clusters: producers, topics that are compacted, the comparison of logs byte by byte, a link to a cluster that can be cut, and
+// waiting. internal/realkafka mirrors into memory with it, internal/kraftlife into another Kafka cluster.
+package lives
