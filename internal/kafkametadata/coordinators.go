@@ -1,0 +1,4 @@
+package kafkametadata
+
+// coordinators remembers which broker coordinates a group.
+type coordinators struct{}

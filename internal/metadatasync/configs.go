@@ -1,0 +1,87 @@
+package metadatasync
+
+import (
+	"maps"
+	"slices"
+)
+
+// Setting is what is remembered of one setting that the mirror set.
+type Setting struct {
+	Set string  // what the mirror set
+	Was *string // what the topic had before that, nil: nothing. It is put back when the source drops the setting.
+}
+
+// SettingsLook is what is known of one topic's settings.
+type SettingsLook struct {
+	Source, Destination map[string]string
+	Memory              map[string]Setting
+	Excluded            func(name string) bool // settings that are not followed
+}
+
+// SettingsDecision is what to do. Memory is to be remembered, durably, before Set and Delete are carried out; so is Done when they were.
+type SettingsDecision struct {
+	Set    map[string]string
+	Delete []string           // sorted
+	Memory map[string]Setting // nil if empty
+	Done   map[string]Setting // nil if empty
+}
+
+// Changes says whether there is anything to carry out.
+func (d SettingsDecision) Changes() bool { return len(d.Set)+len(d.Delete) > 0 }
+
+// Settings follows one topic's settings. What the source sets is set where it differs; what it drops goes back to what it was, if the mirror had set it and nobody has changed it here since;
+// every other setting of the destination is its own (F-63, KIP-894).
+func Settings(l SettingsLook) SettingsDecision {
+	d := SettingsDecision{Set: map[string]string{}, Memory: maps.Clone(l.Memory), Done: map[string]Setting{}}
+	if d.Memory == nil {
+		d.Memory = map[string]Setting{}
+	}
+	for name, value := range l.Source {
+		if l.Excluded(name) {
+			continue
+		}
+		have, is := l.Destination[name]
+		m, ours := d.Memory[name]
+		switch {
+		case is && have == value && !ours:
+			continue // it is the destination's own, and the same
+		case ours && m.Set == value:
+		case ours && is && have == m.Set:
+			d.Memory[name] = Setting{Set: value, Was: m.Was}
+		default:
+			m = Setting{Set: value}
+			if is {
+				m.Was = &have
+			}
+			d.Memory[name] = m
+		}
+		if !is || have != value {
+			d.Set[name] = value
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Memory)) {
+		if _, wanted := l.Source[name]; wanted && !l.Excluded(name) {
+			d.Done[name] = d.Memory[name]
+			continue
+		}
+		m := d.Memory[name]
+		have, is := l.Destination[name]
+		switch {
+		case l.Excluded(name), !is, have != m.Set: // nobody's business any more, or somebody has changed it since
+			delete(d.Memory, name)
+		case m.Was != nil && *m.Was != have:
+			d.Set[name] = *m.Was
+		case m.Was != nil:
+			delete(d.Memory, name)
+		default:
+			d.Delete = append(d.Delete, name)
+		}
+	}
+	if len(d.Memory) == 0 {
+		d.Memory = nil
+	}
+	if len(d.Done) == 0 {
+		d.Done = nil
+	}
+	return d
+}

@@ -1,0 +1,125 @@
+package metadatasync
+
+// None stands for an offset or an epoch that is not there.
+const None = -1
+
+// Offset is where a group goes on in one partition.
+type Offset struct {
+	Offset      int64
+	LeaderEpoch int32 // of the record before it; None
+	Metadata    string
+}
+
+// Copy is the partition's log at the destination.
+type Copy struct {
+	Start, Replicated int64
+	LeaderEpoch       int32                    // the destination's
+	EpochBelow        func(offset int64) int32 // leader epoch of the last batch below an offset, None if there is none
+}
+
+// Place is where a group that is at s at the source belongs in the copy: max(start, min(s, replicated)), so that it never points behind what would be there after a failover (F-56),
+// and never below what can be read. At its own place it keeps epoch and metadata; elsewhere it has the epoch of the copy there. An epoch that the destination has not reached is left
+// out, because a client that resumes with one asks for new metadata for ever (F-42).
+func Place(s Offset, c Copy) Offset {
+	at := Offset{Offset: max(c.Start, min(s.Offset, c.Replicated)), LeaderEpoch: s.LeaderEpoch, Metadata: s.Metadata}
+	if at.Offset != s.Offset {
+		at.Metadata, at.LeaderEpoch = "", None
+		if c.EpochBelow != nil {
+			at.LeaderEpoch = c.EpochBelow(at.Offset)
+		}
+	}
+	if at.LeaderEpoch > c.LeaderEpoch {
+		at.LeaderEpoch = None
+	}
+	return at
+}
+
+// Memory is what is remembered of one group in one partition.
+type Memory struct {
+	Seen      int64 // where the source had it when it was looked at last; None: never
+	SeenEpoch int32
+	Wrote     int64 // what was written at the destination last; None: nothing
+	Before    int64 // what the destination had before that write, None: nothing. As long as nobody knows that the write was done, either is the mirror's own.
+}
+
+// Forgotten is the memory of a group that was never looked at.
+func Forgotten() Memory { return Memory{Seen: None, SeenEpoch: None, Wrote: None, Before: None} }
+
+// own says that what the destination has is what the mirror left there, or nothing.
+func (m Memory) own(destination *Offset) bool {
+	return destination == nil || m.Wrote != None && (destination.Offset == m.Wrote || destination.Offset == m.Before)
+}
+
+// Look is what is known of one group in one partition at one moment.
+type Look struct {
+	Source      *Offset // nil: the source has none
+	Destination *Offset // nil: the destination has none
+	Copy        Copy
+	Memory      Memory
+	First       bool // the first look at this partition's groups since its mirroring began: what the destination has is from before
+	Active      bool // the group has members at the destination
+	Renew       bool // what is in step is to be written all the same: a cluster forgets the offsets of a group without members after a while (offsets.retention.minutes)
+}
+
+// Reason is why a group is left where it is.
+type Reason uint8
+
+// The reasons.
+const (
+	InStep   Reason = iota // nothing is to be done, or what is to be written was returned
+	NoOffset               // the source has no offset
+	IsActive               // it has members at the destination
+	Moved                  // it was moved at the destination, by somebody else than the mirror
+)
+
+// Decision is what to do. Memory is to be remembered, durably, before Write is written.
+type Decision struct {
+	Write  *Offset // nil: nothing
+	Memory Memory
+	Reason Reason
+}
+
+// Decide follows a group in one partition.
+//
+// What the mirror wrote, it moves as the source moves, also back: a deliberate rewind is followed, and a restart alone, after which the source says what it said before, moves nothing
+// (F-62). What somebody else committed at the destination is left (F-57), until the group has moved on at the source, since that was noticed, to behind the place where it is here: then
+// whoever used it here has gone back, and what lies in between was processed there. Where mirroring has just begun, what the destination has is from before, and the group is taken over: a
+// cluster that was failed back to keeps offsets of records that it has no more.
+//
+// When a mirror stops, the last look is with Memory.Seen as the source's offset and the last mirror offset as Replicated: so a group ends where the source had it last, and never
+// behind where the mirror ended.
+func Decide(l Look) Decision {
+	d := Decision{Memory: l.Memory}
+	if l.Source == nil {
+		d.Reason = NoOffset
+		return d
+	}
+	moved := l.Memory.Seen != None && l.Source.Offset != l.Memory.Seen
+	d.Memory.Seen, d.Memory.SeenEpoch = l.Source.Offset, l.Source.LeaderEpoch
+	if l.Active {
+		d.Reason = IsActive
+		return d
+	}
+	to := Place(*l.Source, l.Copy)
+	own := l.First || l.Memory.own(l.Destination)
+	same := l.Destination != nil && l.Destination.Offset == to.Offset && l.Destination.Metadata == to.Metadata
+	switch {
+	case same && !own:
+		return d // it happens to be there: it stays somebody else's
+	case same:
+		d.Memory.Wrote, d.Memory.Before = to.Offset, to.Offset
+		if l.Renew {
+			d.Write = &to
+		}
+		return d
+	case !own && !(moved && to.Offset > l.Destination.Offset):
+		d.Reason = Moved
+		return d
+	}
+	d.Write = &to
+	d.Memory.Wrote, d.Memory.Before = to.Offset, None
+	if l.Destination != nil {
+		d.Memory.Before = l.Destination.Offset
+	}
+	return d
+}
