@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/clustermirror/clustermirror/internal/kafkametadata"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -26,6 +27,8 @@ type Source struct {
 	vetted atomic.Bool // a broker answered metadata in a version that does not create topics
 
 	mirrors *mirrorRecords // of which the source is the destination
+
+	metadataClient *kafkametadata.Client // groups, topic settings and access rules
 
 	mu        sync.Mutex
 	closed    bool
@@ -58,6 +61,7 @@ func New(cfg Config) (*Source, error) {
 		return nil, fmt.Errorf("kafkasource: options for the source's client: %w", err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.metadataClient = kafkametadata.New(sourceCluster{s}, cfg.Bound/3) // as one try of the look-up client
 	return s, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/kafkametadata"
 	"github.com/clustermirror/clustermirror/internal/kraftclient"
 	"github.com/clustermirror/clustermirror/internal/leaderlog"
 	"github.com/clustermirror/clustermirror/internal/replicareader"
@@ -46,6 +47,8 @@ type Destination struct {
 	settings   topicSettings
 	limits     topicLimits
 	cluster    string
+
+	metadataClient *kafkametadata.Client // groups, topic settings and access rules
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -94,6 +97,7 @@ func (d *Destination) connect() (err error) {
 	}
 	d.meta = newMetadata(d.client, d.beats, len(d.cfg.Controllers), d.cfg.RequestTimeout, d.follow)
 	d.reader = replicareader.New(d.client)
+	d.metadataClient = kafkametadata.New(brokers{d}, d.cfg.RequestTimeout/3) // two brokers that do not answer leave time for a third
 	d.requests = newRequests(&d.cfg, d.client, func() int64 { return d.membership.brokerEpoch() })
 	d.ends = gather[endsQuestion, replicareader.Ends]{send: d.askEnds, most: 10_000, bound: d.cfg.RequestTimeout}
 	d.limits.asks = gather[string, limitAnswer]{send: d.askLimits, most: mostTopics, bound: 3 * d.cfg.RequestTimeout}
