@@ -77,7 +77,7 @@ func (a *Admin) Create(ctx context.Context, settings Settings, o CreateOptions) 
 		if loops != "" {
 			return outcome{}, c.refuse(InvalidRequest, "", "loop: %s; stop that mirror first, or exclude the topics", loops)
 		}
-		out := outcome{changed: true, detail: strings.Join(settingNames(settings), " "), notes: unfollowedNote(settingNames(settings))}
+		out := outcome{changed: true, detail: strings.Join(settingNames(settings), " ")}
 		if d, deleted := s.DeletedMirror(c.cfg.Mirror); deleted {
 			out.plan = append(out.plan, "again")
 			out.notes = append(out.notes, fmt.Sprintf("a mirror of that name was deleted at %s; what it has left in the state store belongs to the new one", stamp(d.At)))
@@ -355,7 +355,6 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 			}
 			out.notes = append(out.notes, note...)
 		}
-		out.notes = append(out.notes, unfollowedNote(slices.DeleteFunc(settingNames(next), func(name string) bool { return before[name] == next[name] }))...)
 		if ReconnectNeeded(before, next) {
 			out.notes = append(out.notes, "the running mirror connects to the source anew")
 		}
@@ -421,18 +420,6 @@ func onlyPatterns(err error) bool {
 }
 
 func settingNames(s Settings) []string { return slices.Sorted(maps.Keys(s)) }
-
-// unfollowedNote says which of these settings nothing follows yet; it is none where all are followed.
-func unfollowedNote(names []string) []string {
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		d, _ := lookUpSetting(name)
-		return !d.unfollowed
-	})
-	if len(names) == 0 {
-		return nil
-	}
-	return []string{"kept and checked, and nothing follows it yet: " + strings.Join(names, ", ")}
-}
 
 // settingWords are settings in order, for the hash of a plan.
 func settingWords(s Settings) []string {

@@ -416,21 +416,3 @@ func TestDeleteAsksTheStateStoreForEveryPartition(t *testing.T) {
 		t.Errorf("%v %v", history, err)
 	}
 }
-
-// TestVerbsNoteSettingsThatNothingFollows: whoever sets one has to know that nothing comes of it yet.
-func TestVerbsNoteSettingsThatNothingFollows(t *testing.T) {
-	const note = "nothing follows it yet: "
-	c := NewMemoryControl()
-	a := (&adminWorld{}).adminOver(t, c, nil)
-	r, err := a.Create(bg, Settings{bootstrapSetting: "a:9092", "groups.include": "g.*", "mirror.acl.include": "TOPIC", lossPolicySetting: "keep"}, CreateOptions{})
-	if notes := strings.Join(r.Notes, "\n"); err != nil || !strings.HasSuffix(notes, note+"mirror.acl.include, mirror.groups.include") {
-		t.Errorf("%v, notes %q", err, notes)
-	}
-	r, err = a.AlterConfig(bg, Settings{propertiesExcludeSetting: "x", "mirror.groups.include": "g.*", startFloorSetting: "7"}, []string{"mirror.acl.include"}, AlterConfigOptions{DryRun: true})
-	if notes := strings.Join(r.Notes, "\n"); err != nil || !strings.Contains(notes, note+propertiesExcludeSetting) || strings.Contains(notes, "groups") {
-		t.Errorf("%v, notes %q", err, notes)
-	}
-	if r, err = a.AlterConfig(bg, Settings{startFloorSetting: "7"}, nil, AlterConfigOptions{}); err != nil || strings.Contains(strings.Join(r.Notes, "\n"), note) {
-		t.Errorf("%v, notes %q", err, r.Notes)
-	}
-}

@@ -192,37 +192,3 @@ func bootstrapFault(value string) error {
 }
 
 var portPattern = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
-
-// The words of access rules (org.apache.kafka.common.resource.ResourceType, org.apache.kafka.common.acl.AclOperation and AclPermissionType).
-var aclWords = [][]string{
-	{"TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER", "CLUSTER_MIRROR"},
-	nil,
-	{"ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS",
-		"DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"},
-	{"ALLOW", "DENY"},
-	nil,
-}
-
-// aclRulesFault checks rules of the form type;name;operation;permission;principal (spec §6).
-func aclRulesFault(value string) error {
-	for _, rule := range settingList(value) {
-		fields := strings.Split(rule, ";")
-		if len(fields) > len(aclWords) {
-			return fmt.Errorf("rule %q has more than %d fields", rule, len(aclWords))
-		}
-		for i, field := range fields {
-			field = strings.TrimSpace(field)
-			if field == "*" {
-				continue
-			}
-			if aclWords[i] == nil {
-				if _, err := compilePatterns([]string{field}); err != nil {
-					return fmt.Errorf("rule %q: %w", rule, err)
-				}
-			} else if !slices.Contains(aclWords[i], strings.ToUpper(field)) {
-				return fmt.Errorf("rule %q: %q is none of *, %s", rule, field, strings.Join(aclWords[i], ", "))
-			}
-		}
-	}
-	return nil
-}

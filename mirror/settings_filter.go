@@ -90,6 +90,39 @@ func (s Settings) patterns(name string) (patternList, error) {
 	return p, nil
 }
 
+// GroupFilter is which groups of a source are followed: included and not excluded, share groups too. Unlike topics, an empty include list names all of them, and a name that begins with
+// "__" is like any other. Its zero value matches everything. Safe for concurrent use.
+type GroupFilter struct {
+	include, exclude patternList
+}
+
+// Matches says whether a group is followed.
+func (f GroupFilter) Matches(group string) bool {
+	return (len(f.include) == 0 || f.include.matches(group)) && !f.exclude.matches(group)
+}
+
+// GroupFilter is the effective filter of groups. Errors: a *SettingError that is ErrPattern.
+func (s Settings) GroupFilter() (GroupFilter, error) {
+	include, err := s.patterns(groupsIncludeSetting)
+	if err != nil {
+		return GroupFilter{}, err
+	}
+	exclude, err := s.patterns(groupsExcludeSetting)
+	return GroupFilter{include, exclude}, err
+}
+
+// PropertyExcluded returns what says whether a topic's setting is not followed: mirror.topic.properties.exclude names it, or it belongs to tiered storage, which a cluster has of its
+// own or not at all. The function is safe for concurrent use. Errors: a *SettingError that is ErrPattern.
+func (s Settings) PropertyExcluded() (func(name string) bool, error) {
+	exclude, err := s.patterns(propertiesExcludeSetting)
+	if err != nil {
+		return nil, err
+	}
+	return func(name string) bool {
+		return strings.HasPrefix(name, "remote.") || strings.HasPrefix(name, "local.retention.") || exclude.matches(name)
+	}, nil
+}
+
 // MergeTopicPatterns returns a copy of the settings in which these patterns are in one topic filter and no longer in the other (KIP-1279, spec §1.6). It starts from the effective
 // filters, so that the first merge does not lose the default exclude (spec decision 13). A filter that nothing changes is not stored. Errors: a *SettingError, which
 // is ErrPattern for a pattern that is none; one in both lists, and one with a comma, which separates patterns in a setting, are refused too.

@@ -3,6 +3,7 @@ package mirror
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -164,6 +165,122 @@ func TestPatternsOfAListDoNotReachIntoEachOther(t *testing.T) {
 	for name, want := range map[string]bool{"TMP-1": true, "tmp-": true, "Audit-log": true, "audit-log": false, "AUDIT-LOG": false} {
 		if f.Excludes(name) != want || sets["s"].Includes(name) != want || (alone.excludes(name, false) != "") != want {
 			t.Errorf("%s is excluded: %v by the filter, %v by a set, by pattern %q; want %v", name, f.Excludes(name), sets["s"].Includes(name), alone.excludes(name, false), want)
+		}
+	}
+}
+
+// TestGroupFilter: unlike topics, no list is every group, and a name may begin as an internal topic's does.
+func TestGroupFilter(t *testing.T) {
+	for _, c := range []struct {
+		s          Settings
+		yes, never []string
+	}{
+		{nil, []string{"g", "__g", "connect-sink"}, nil},
+		{Settings{"mirror.groups.include": ""}, []string{"g", "__g"}, nil},
+		{Settings{"groups.include": "pay.*, bill", "mirror.groups.exclude": "payroll"}, []string{"pay", "payment", "bill"}, []string{"payroll", "bills", "g", ""}},
+		{Settings{"mirror.groups.include": "", "groups.exclude": "x.*"}, []string{"g"}, []string{"x", "xy"}},
+	} {
+		f, err := c.s.GroupFilter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range c.yes {
+			if !f.Matches(g) {
+				t.Errorf("%v does not match group %q", c.s, g)
+			}
+		}
+		for _, g := range c.never {
+			if f.Matches(g) {
+				t.Errorf("%v matches group %q", c.s, g)
+			}
+		}
+	}
+	for _, name := range []string{"mirror.groups.include", "mirror.groups.exclude"} {
+		if _, err := (Settings{name: "["}).GroupFilter(); !errors.Is(err, ErrPattern) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestPropertyExcluded: a value replaces the whole default, and tiered storage is never followed.
+func TestPropertyExcluded(t *testing.T) {
+	for _, c := range []struct {
+		s          Settings
+		yes, never []string
+	}{
+		{nil, []string{"min.insync.replicas", "message.timestamp.type", "unclean.leader.election.enable", "remote.storage.enable"}, []string{"retention.ms", "min.insync.replicas.x", "cleanup.policy"}},
+		{Settings{"mirror.topic.properties.exclude": "retention.*"}, []string{"retention.ms", "remote.storage.enable", "local.retention.ms"}, []string{"min.insync.replicas", "delete.retention.ms"}},
+		{Settings{"topic.properties.exclude": ""}, []string{"remote.copy.disable"}, []string{"min.insync.replicas"}},
+	} {
+		excluded, err := c.s.PropertyExcluded()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range c.yes {
+			if !excluded(name) {
+				t.Errorf("%v: %s is followed", c.s, name)
+			}
+		}
+		for _, name := range c.never {
+			if excluded(name) {
+				t.Errorf("%v: %s is not followed", c.s, name)
+			}
+		}
+	}
+	if _, err := (Settings{"mirror.topic.properties.exclude": "["}).PropertyExcluded(); !errors.Is(err, ErrPattern) {
+		t.Error(err)
+	}
+}
+
+// TestACLRules: which access rules are followed, and that nothing but its name follows one on the cluster (spec §6).
+func TestACLRules(t *testing.T) {
+	read := ACL{ResourceType: "TOPIC", ResourceName: "orders", PatternType: "LITERAL", Principal: "User:alice", Host: "*", Operation: "READ", Permission: "ALLOW"}
+	with := func(change func(*ACL)) ACL {
+		a := read
+		change(&a)
+		return a
+	}
+	deny := with(func(a *ACL) { a.Permission = "DENY" })
+	group := with(func(a *ACL) { a.ResourceType = "GROUP" })
+	other := with(func(a *ACL) { a.ResourceName, a.PatternType = "orders2", "PREFIXED" })
+	describe := with(func(a *ACL) { a.Operation = "DESCRIBE_CONFIGS" })
+	bob := with(func(a *ACL) { a.Principal = "User:bob" })
+	cluster := with(func(a *ACL) {
+		a.ResourceType, a.ResourceName, a.Operation = "CLUSTER", "kafka-cluster", "CLUSTER_ACTION"
+	})
+	all := []ACL{read, deny, group, other, describe, bob, cluster}
+	for value, want := range map[string][]ACL{
+		"*":                             {read, deny, group, other, describe, bob},
+		"*;*;*;*;*":                     {read, deny, group, other, describe, bob},
+		"*;kafka-cluster":               {},
+		"CLUSTER":                       {cluster},
+		"*,cluster;*;cluster_action":    all,
+		"":                              {},
+		"topic;orders":                  {read, deny, describe, bob},
+		"TOPIC;orders.*;Read; deny":     {deny},
+		"group , *;*;describe_configs":  {group, describe},
+		"*;*;*;*;User:(bob|carol)":      {bob},
+		"*;*;*;*;bob":                   {},
+		"TOPIC;*;ALL":                   {},
+		"CLUSTER;*;ALTER,TOPIC;orders2": {other},
+	} {
+		f, err := Settings{"mirror.acl.include": value}.ACLRules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range all {
+			if f.Matches(a) != slices.Contains(want, a) {
+				t.Errorf("%q: %v is followed: %v", value, a, f.Matches(a))
+			}
+		}
+	}
+	if f, err := (Settings{}).ACLRules(); err != nil || !f.Matches(read) || f.Matches(cluster) {
+		t.Errorf("the default follows a rule on the cluster, or none: %v", err)
+	}
+	for _, value := range []string{"TOPIC;[", "TOPIC;", "EAT", "*;*;*;*;*;*"} {
+		var fault *SettingError
+		if _, err := (Settings{"acls.include": value}).ACLRules(); !errors.As(err, &fault) || fault.Value != value {
+			t.Errorf("%q: %v", value, err)
 		}
 	}
 }

@@ -33,6 +33,9 @@ const (
 	fetchMaxBytesSetting     = "fetch.max.bytes"
 	fetchResponseMaxSetting  = "fetch.response.max.bytes"
 	jaasSetting              = secret.JAAS
+	groupsIncludeSetting     = "mirror.groups.include"
+	groupsExcludeSetting     = "mirror.groups.exclude"
+	aclIncludeSetting        = "mirror.acl.include"
 	propertiesExcludeSetting = "mirror.topic.properties.exclude"
 )
 
@@ -42,8 +45,6 @@ type setting struct {
 	fault     func(value string) error // what is wrong with a value, nil for nothing
 	reference bool                     // a value may hold ${provider:…}, which is resolved when a connection is made
 	address   bool                     // of a host, a URL, or several of them: nobody's user or password belongs into it
-	// unfollowed: nothing reads it yet.
-	unfollowed bool
 }
 
 // maxMillis is the longest time that time.Duration holds.
@@ -113,13 +114,6 @@ func address(s setting) setting {
 	return connection(s)
 }
 
-// unfollowed makes a setting one that is kept and checked, and that nothing reads yet: verbs and its definition say so.
-func unfollowed(s setting) setting {
-	s.unfollowed = true
-	s.Doc += " It is kept and checked; nothing follows it yet."
-	return s
-}
-
 // settingTable is spec §7 with the decisions, in the order in which a person would read it.
 var settingTable = []setting{
 	wholeNumber(NodeSetting, "int", statePartitionsSetting, "50", 1, math.MaxInt32, "Partitions of the topic of states. It must not change once the topic exists."),
@@ -134,14 +128,15 @@ var settingTable = []setting{
 	address(text(ConnectionSetting, "list", "bootstrap.servers", "", "host:port, separated by commas; needed when a mirror is created", "Brokers of the source to begin with.", bootstrapFault)),
 	patterns(MirrorSetting, topicsIncludeSetting, "", "Topics of the source that are found and mirrored by themselves; empty finds none. Names that begin with __ are never found.", "topics.include"),
 	patterns(MirrorSetting, topicsExcludeSetting, "__.*", "Topics that are not mirrored; it wins over the included ones, and topics being mirrored that match are stopped.", "topics.exclude"),
-	unfollowed(patterns(MirrorSetting, "mirror.groups.include", ".*", "Consumer groups whose offsets are synchronised; empty is all.", "groups.include")),
-	unfollowed(patterns(MirrorSetting, "mirror.groups.exclude", "", "Consumer groups whose offsets are not synchronised; it wins over the included ones.", "groups.exclude")),
-	unfollowed(text(MirrorSetting, "list", "mirror.acl.include", "*", "type;name;operation;permission;principal, separated by commas; * is any, fields at the end may be left out",
-		"Rules that say which access rules of the source are synchronised. Name and principal are regular expressions that match whole.", aclRulesFault, "acls.include")),
-	unfollowed(patterns(ConnectionSetting, propertiesExcludeSetting, strings.Join([]string{
+	patterns(MirrorSetting, groupsIncludeSetting, ".*", "Groups, share groups too, whose offsets are followed; empty is all.", "groups.include"),
+	patterns(MirrorSetting, groupsExcludeSetting, "", "Groups whose offsets are not followed; it wins over the included ones.", "groups.exclude"),
+	text(MirrorSetting, "list", aclIncludeSetting, "*", "type;name;operation;permission;principal, separated by commas; * is any, fields at the end may be left out",
+		"Rules that say which access rules of the source are followed; empty is none. Name and principal are regular expressions that match whole. What * does not mean is the resource CLUSTER: it has to be named.",
+		aclRulesFault, "acls.include"),
+	patterns(MirrorSetting, propertiesExcludeSetting, strings.Join([]string{
 		"follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "message.timestamp.difference.max.ms", "log.message.timestamp.before.max.ms",
 		"log.message.timestamp.after.max.ms", "message.timestamp.type", "unclean.leader.election.enable", "min.insync.replicas", "mirror.name"}, ","),
-		"Topic configurations that are not synchronised. A value replaces the whole default.", "topic.properties.exclude")),
+		"Topic settings that are not followed; a value replaces the whole default. Those of tiered storage (remote.*, local.retention.*) never are.", "topic.properties.exclude"),
 	patterns(MirrorSetting, topicSetPrefix+"<name>", "", "Topics that belong together under a name: part of them alone is not stopped or failed over unless that is asked for."),
 	oneOf(MirrorSetting, lossPolicySetting, "restart",
 		"What happens when the source removed records before they were copied: restart (the copy starts where the source's log now starts), fail (stop there), keep (older records stay, with a hole).",
