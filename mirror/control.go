@@ -84,7 +84,7 @@ type TopicOrigin struct {
 // Provenance is one thing that metadata sync wrote. Kind and Name are its own; Value is opaque.
 type Provenance struct {
 	Mirror string
-	Kind   string // "config", "group", "acl"
+	Kind   string // "config", "group", "share-group", "group-episodes", "acl"
 	Name   string
 	Value  string
 }

@@ -1,0 +1,326 @@
+package mirror
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/clustermirror/clustermirror/internal/metadatasync"
+)
+
+// What metadata sync remembers of groups is kept in the Control as Provenance, one entry for each group and one for each topic (spec decision 17), so that a restart alone moves nothing and
+// that groups can be shown while no process runs.
+
+// Kinds of Provenance about groups.
+const (
+	groupProvenance         = "group"          // Name is the group
+	shareGroupProvenance    = "share-group"    // Name is the group
+	groupEpisodesProvenance = "group-episodes" // Name is the topic
+)
+
+// groupMemoryVersion is the version of the values of these kinds, "v" in JSON. It is another one than that of the record around them.
+const groupMemoryVersion = 1
+
+// maxGroupMemory is how many bytes a value may have, escaped as it is in its record: a cluster takes messages of 1 MiB unless it is told otherwise.
+const maxGroupMemory = 1<<20 - 4096
+
+// groupMemory is what is remembered of one group. Moments are kept to the millisecond.
+type groupMemory struct {
+	Kind       GroupKind
+	Group      string
+	Active     bool      // it had members at the destination when it was looked at last
+	Looked     time.Time // when it was last looked at on both sides; zero: never
+	Wrote      time.Time // when the mirror last wrote it at the destination; zero: never
+	Partitions map[TopicPartition]partitionMemory
+}
+
+// partitionMemory is what is remembered of one group in one partition.
+type partitionMemory struct {
+	metadatasync.Memory
+	Skipped string // a code, why it is not where the source has it; "" if it is, or as near as the copy goes
+}
+
+// Codes of partitionMemory.Skipped. A code that is not known here is shown as it is.
+const (
+	skippedActive   = "active"
+	skippedMoved    = "moved"
+	skippedNoOffset = "no-offset"
+	skippedPending  = "pending"
+	skippedRefused  = "refused"
+)
+
+// skippedCode is the code of a decision.
+func skippedCode(r metadatasync.Reason) string {
+	return map[metadatasync.Reason]string{metadatasync.NoOffset: skippedNoOffset, metadatasync.IsActive: skippedActive, metadatasync.Moved: skippedMoved}[r]
+}
+
+// skippedWords are what GroupPartitionStatus.Skipped says of a code.
+func skippedWords(code string) string {
+	return cmp.Or(map[string]string{
+		skippedActive:   "active here",
+		skippedMoved:    "moved here",
+		skippedNoOffset: "no offset at the source",
+		skippedPending:  "a transaction is committing it",
+		skippedRefused:  "refused by the destination",
+	}[code], code)
+}
+
+// forgottenPartition is the memory of a partition in which the group was never looked at.
+func forgottenPartition() partitionMemory {
+	return partitionMemory{Memory: metadatasync.Forgotten()}
+}
+
+// status is the memory as others are shown it.
+func (g groupMemory) status() GroupStatus {
+	s := GroupStatus{Group: g.Group, Kind: g.Kind, Active: g.Active, Seen: g.Looked}
+	for tp, p := range g.Partitions {
+		s.Partitions = append(s.Partitions, GroupPartitionStatus{TopicPartition: tp, Source: p.Seen, Written: p.Wrote, Skipped: skippedWords(p.Skipped)})
+	}
+	slices.SortFunc(s.Partitions, func(a, b GroupPartitionStatus) int { return compareTopicPartitions(a.TopicPartition, b.TopicPartition) })
+	return s
+}
+
+func compareTopicPartitions(a, b TopicPartition) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+}
+
+type (
+	groupMemoryValue struct {
+		Version int                                        `json:"v"`
+		Active  bool                                       `json:"active,omitempty"`
+		Looked  milliseconds                               `json:"at,omitempty"`
+		Wrote   milliseconds                               `json:"wrote,omitempty"`
+		Topics  map[string]map[int32]partitionMemoryValues `json:"topics,omitempty"`
+	}
+	groupEpisodesValue struct {
+		Version  int             `json:"v"`
+		Episodes map[int32]int32 `json:"episodes,omitempty"`
+	}
+	// partitionMemoryValues is [seen, epoch of seen, wrote, before] in JSON, and the code behind it if there is one.
+	partitionMemoryValues partitionMemory
+	milliseconds          int64 // since 1970; 0: never
+)
+
+// lastMillisecond is the last one that times can have in JSON.
+var lastMillisecond = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC).UnixMilli()
+
+func millisecondsOf(t time.Time) milliseconds {
+	return milliseconds(max(0, t.UnixMilli()))
+}
+
+func (m milliseconds) time() time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(m)).UTC()
+}
+
+func (m *milliseconds) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, (*int64)(m)); err != nil {
+		return err
+	}
+	if *m < 0 || int64(*m) > lastMillisecond {
+		return fmt.Errorf("%d is no moment in milliseconds", *m)
+	}
+	return nil
+}
+
+func (p partitionMemoryValues) MarshalJSON() ([]byte, error) {
+	b := fmt.Appendf(nil, "[%d,%d,%d,%d", p.Seen, p.SeenEpoch, p.Wrote, p.Before)
+	if p.Skipped != "" {
+		code, err := json.Marshal(p.Skipped)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, ','), code...)
+	}
+	return append(b, ']'), nil
+}
+
+func (p *partitionMemoryValues) UnmarshalJSON(b []byte) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	if len(list) != 4 && len(list) != 5 {
+		return fmt.Errorf("a partition has %d values, not 4 or 5", len(list))
+	}
+	*p = partitionMemoryValues{}
+	for i, into := range []any{&p.Seen, &p.SeenEpoch, &p.Wrote, &p.Before, &p.Skipped}[:len(list)] {
+		if bytes.Equal(list[i], []byte("null")) {
+			return errors.New("a value of a partition is null")
+		}
+		if err := json.Unmarshal(list[i], into); err != nil {
+			return err
+		}
+	}
+	if min(p.Seen, int64(p.SeenEpoch), p.Wrote, p.Before) < metadatasync.None {
+		return fmt.Errorf("%s holds an offset or epoch below %d", b, metadatasync.None)
+	}
+	return nil
+}
+
+// encode makes the entry of the Control. The same memory always gives the same text. Errors: a name that cannot be stored, or more than a record takes.
+func (g groupMemory) encode(mirror string) (Provenance, error) {
+	v := groupMemoryValue{Version: groupMemoryVersion, Active: g.Active, Looked: millisecondsOf(g.Looked), Wrote: millisecondsOf(g.Wrote)}
+	for tp, p := range g.Partitions {
+		if v.Topics == nil {
+			v.Topics = map[string]map[int32]partitionMemoryValues{}
+		}
+		if v.Topics[tp.Topic] == nil {
+			v.Topics[tp.Topic] = map[int32]partitionMemoryValues{}
+		}
+		v.Topics[tp.Topic][tp.Partition] = partitionMemoryValues(p)
+	}
+	return encodeRemembered(Provenance{Mirror: mirror, Kind: provenanceOf(g.Kind), Name: g.Group}, v)
+}
+
+// provenanceOf is the kind of Provenance for a kind of groups.
+func provenanceOf(k GroupKind) string {
+	if k == ShareGroup {
+		return shareGroupProvenance
+	}
+	return groupProvenance
+}
+
+// decodeGroupMemory reads what encode made. ok is false for an entry of another kind. Errors: *ControlRecordError; errors.Is finds ErrNewerRecord where a newer version wrote it.
+func decodeGroupMemory(p Provenance) (g groupMemory, ok bool, err error) {
+	if p.Kind != groupProvenance && p.Kind != shareGroupProvenance {
+		return groupMemory{}, false, nil
+	}
+	var v groupMemoryValue
+	if err := decodeRemembered(p, &v); err != nil {
+		return groupMemory{}, true, err
+	}
+	g = groupMemory{Group: p.Name, Active: v.Active, Looked: v.Looked.time(), Wrote: v.Wrote.time()}
+	if p.Kind == shareGroupProvenance {
+		g.Kind = ShareGroup
+	}
+	for topic, partitions := range v.Topics {
+		for partition, m := range partitions {
+			if partition < 0 {
+				return groupMemory{}, true, unreadableProvenance(p, fmt.Errorf("topic %q has a partition %d", topic, partition))
+			}
+			if g.Partitions == nil {
+				g.Partitions = map[TopicPartition]partitionMemory{}
+			}
+			g.Partitions[TopicPartition{topic, partition}] = partitionMemory(m)
+		}
+	}
+	return g, true, nil
+}
+
+// groupEpisodes says for the partitions of one topic in which episode their groups were looked at first: in a later one, what the destination has is from before.
+type groupEpisodes struct {
+	Topic    string
+	Episodes map[int32]int32 // by partition
+}
+
+// encode is as that of groupMemory.
+func (e groupEpisodes) encode(mirror string) (Provenance, error) {
+	return encodeRemembered(Provenance{Mirror: mirror, Kind: groupEpisodesProvenance, Name: e.Topic}, groupEpisodesValue{groupMemoryVersion, e.Episodes})
+}
+
+// decodeGroupEpisodes is as decodeGroupMemory.
+func decodeGroupEpisodes(p Provenance) (e groupEpisodes, ok bool, err error) {
+	if p.Kind != groupEpisodesProvenance {
+		return groupEpisodes{}, false, nil
+	}
+	var v groupEpisodesValue
+	if err := decodeRemembered(p, &v); err != nil {
+		return groupEpisodes{}, true, err
+	}
+	for partition, episode := range v.Episodes {
+		if partition < 0 || episode < 0 {
+			return groupEpisodes{}, true, unreadableProvenance(p, fmt.Errorf("partition %d has the episode %d", partition, episode))
+		}
+	}
+	e = groupEpisodes{Topic: p.Name}
+	if len(v.Episodes) > 0 {
+		e.Episodes = v.Episodes
+	}
+	return e, true, nil
+}
+
+// unreadableProvenance names the entry whose value is not what it should be.
+func unreadableProvenance(p Provenance, err error) error {
+	return &ControlRecordError{controlKey{recordType: provenanceRecord, names: []string{p.Mirror, p.Kind, p.Name}}.String(), err}
+}
+
+func encodeRemembered(p Provenance, value any) (Provenance, error) {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return Provenance{}, unreadableProvenance(p, fmt.Errorf("cannot be stored: %w", err))
+	}
+	p.Value = strings.TrimSuffix(b.String(), "\n")
+	if size := len(p.Value) + strings.Count(p.Value, `"`) + strings.Count(p.Value, `\`); size > maxGroupMemory {
+		return Provenance{}, unreadableProvenance(p, fmt.Errorf("it has %d bytes, and a record takes %d: exclude the group from the mirror's groups", size, maxGroupMemory))
+	}
+	if len(p.Name) > math.MaxInt16 || !utf8.ValidString(p.Name) {
+		return Provenance{}, unreadableProvenance(p, errors.New("a name is not UTF-8, or longer than 32,767 bytes: exclude the group from the mirror's groups"))
+	}
+	return p, nil
+}
+
+// decodeRemembered reads a value strictly: another version, or a field that this version does not know, is what a newer one wrote.
+func decodeRemembered(p Provenance, value any) error {
+	var form struct {
+		Version int `json:"v"`
+	}
+	if err := json.Unmarshal([]byte(p.Value), &form); err != nil {
+		return unreadableProvenance(p, fmt.Errorf("the value is no JSON object with a version: %w", err))
+	}
+	switch {
+	case form.Version < 1:
+		return unreadableProvenance(p, errors.New("the value names no version that ever was; nobody of this program wrote it"))
+	case form.Version > groupMemoryVersion:
+		return unreadableProvenance(p, fmt.Errorf("its version is %d, the newest known one %d: %w", form.Version, groupMemoryVersion, ErrNewerRecord))
+	}
+	d := json.NewDecoder(strings.NewReader(p.Value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(value); err != nil {
+		if strings.Contains(err.Error(), "unknown field") {
+			err = fmt.Errorf("%w: %w", err, ErrNewerRecord)
+		}
+		return unreadableProvenance(p, err)
+	}
+	return nil
+}
+
+// groupMemories are those of one mirror, by group and kind. What cannot be read is left out and named in the error; the others are returned beside it.
+func groupMemories(s *ControlState, mirror string) (all []groupMemory, err error) {
+	for _, p := range s.Provenance {
+		if p.Mirror != mirror {
+			continue
+		}
+		g, ok, unread := decodeGroupMemory(p)
+		switch {
+		case unread != nil:
+			err = errors.Join(err, unread)
+		case ok:
+			all = append(all, g)
+		}
+	}
+	slices.SortFunc(all, func(a, b groupMemory) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
+	return all, err
+}
+
+// GroupStatuses is how the groups of a mirror were when they were looked at last, as far as the desired state has it: by group and kind. It needs no process of the mirror. A group
+// whose record cannot be read is left out and named in the error; the others are returned beside it. Errors: *ControlRecordError, joined; errors.Is finds ErrNewerRecord.
+func GroupStatuses(s ControlState, mirror string) ([]GroupStatus, error) {
+	memories, err := groupMemories(&s, mirror)
+	var all []GroupStatus
+	for _, g := range memories {
+		all = append(all, g.status())
+	}
+	return all, err
+}
