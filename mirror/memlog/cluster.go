@@ -38,6 +38,8 @@ type Config struct {
 	Discard bool
 	// CutReplies fills a fetch reply up to its limit with the beginning of the next batch, as a broker does [whole batches only].
 	CutReplies bool
+	// NoShareGroups makes the cluster one from before KIP-932: share groups are mirror.ErrUnsupported.
+	NoShareGroups bool
 	// Now is the clock for timestamps of records and markers [time.Now].
 	Now func() time.Time
 }
@@ -57,6 +59,11 @@ type Cluster struct {
 	generations  map[string]int // topics ever made under a name
 	stopped      map[int32]bool // brokers
 	unreachable  bool           // as a source
+	groups       map[string]*group
+	refused      map[string]string // settings, and the words
+	authorizer   bool
+	rules        map[mirror.ACL]struct{}
+	denied       map[mirror.Right]struct{}
 	fetchers     map[*fetcher]struct{}
 	nextProducer int64
 	closed       bool
@@ -66,6 +73,10 @@ var (
 	_ mirror.Destination           = (*Cluster)(nil)
 	_ mirror.Source                = (*Cluster)(nil)
 	_ mirror.LastMirrorEpochReader = (*Cluster)(nil)
+	_ mirror.GroupWriter           = (*Cluster)(nil)
+	_ mirror.TopicConfigWriter     = (*Cluster)(nil)
+	_ mirror.ACLWriter             = (*Cluster)(nil)
+	_ mirror.RightsChecker         = (*Cluster)(nil)
 	_ mirror.Log                   = (*partitionLog)(nil)
 	_ mirror.ProducerIDSettler     = (*partitionLog)(nil)
 )
@@ -91,7 +102,7 @@ func New(cfg Config) *Cluster {
 	}
 	c := &Cluster{
 		cfg: cfg, done: make(chan struct{}), topics: map[string]*topic{}, generations: map[string]int{}, stopped: map[int32]bool{},
-		fetchers: map[*fetcher]struct{}{}, wants: mirror.NewMemoryControl(),
+		fetchers: map[*fetcher]struct{}{}, wants: mirror.NewMemoryControl(), groups: map[string]*group{}, refused: map[string]string{}, rules: map[mirror.ACL]struct{}{},
 	}
 	c.maxBatch.Store(int64(cfg.MaxBatchBytes))
 	return c
@@ -143,6 +154,9 @@ func (c *Cluster) create(name string, partitions int32, id mirror.TopicID, confi
 	if name == "" || partitions < 1 {
 		return mirror.Topic{}, fmt.Errorf("memlog: a topic needs a name and at least one partition, not %q with %d", name, partitions)
 	}
+	if err := c.takes(name, configs); err != nil {
+		return mirror.Topic{}, err
+	}
 	c.generations[name]++
 	if id == (mirror.TopicID{}) {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", c.cfg.ClusterID, name, c.generations[name]))
@@ -178,11 +192,12 @@ func (t *topic) describe() mirror.Topic {
 	}
 }
 
-// DeleteTopic removes a topic. Its logs end: what is under way on them returns ErrUnknownTopic.
+// DeleteTopic removes a topic and what groups keep of it. Its logs end: what is under way on them returns ErrUnknownTopic.
 func (c *Cluster) DeleteTopic(name string) error {
 	c.mu.Lock()
 	t := c.topics[name]
 	delete(c.topics, name)
+	c.forgetTopic(name)
 	c.mu.Unlock()
 	if t == nil {
 		return unknownTopic(name)
@@ -202,17 +217,6 @@ func (c *Cluster) RecreateTopic(name string, partitions int32) (mirror.Topic, er
 		return mirror.Topic{}, err
 	}
 	return c.CreateLocalTopic(LocalTopic{Name: name, Partitions: partitions})
-}
-
-// TopicConfigs is a copy of the settings that a topic was created with.
-func (c *Cluster) TopicConfigs(name string) (map[string]string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.topics[name]
-	if t == nil {
-		return nil, unknownTopic(name)
-	}
-	return maps.Clone(t.configs), nil
 }
 
 func unknownTopic(name string) error {
@@ -246,11 +250,14 @@ func sorted[V any](m map[mirror.TopicPartition]V) []mirror.TopicPartition {
 // Call is one call that a hook sees.
 type Call struct {
 	// Operation is Log., Destination., Source., Fetcher. or Client. and the method's name: Log.Append, Source.Offsets, Fetcher.Fetch, Client.Produce …
+	// What a mirror reads at both sides is Metadata.Groups, Metadata.GroupOffsets, Metadata.TopicConfigs, Metadata.ACLs and Metadata.MissingRights.
 	Operation string
 	// Partition is set when the call is about one partition.
 	Partition mirror.TopicPartition
 	// Broker is set for OpenFetcher and Fetch.
 	Broker int32
+	// Group is set for WriteGroupOffsets.
+	Group string
 }
 
 // Hooks are called around calls. They may wait (until ctx ends at the latest) and may call the Cluster; they are called from many goroutines. Nil ones do nothing.

@@ -27,7 +27,7 @@ func TestCreateLookUpAndGrow(t *testing.T) {
 	if err != nil || made.Partitions != 2 || made.ID == (mirror.TopicID{}) || made.ID == spec.SourceID {
 		t.Errorf("%+v, %v", made, err)
 	}
-	if configs, err := c.TopicConfigs("orders"); err != nil || configs["cleanup.policy"] != "compact" {
+	if configs, err := c.TopicConfig("orders"); err != nil || configs["cleanup.policy"] != "compact" {
 		t.Errorf("settings %v, %v", configs, err)
 	}
 	if again, err := c.CreateTopic(ctx, spec); !errors.Is(err, mirror.ErrTopicExists) || again != made {

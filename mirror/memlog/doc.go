@@ -8,6 +8,8 @@
 // [Cluster.CreateLocalTopic] belongs to clients: it is what a cluster has as a source. Clients write with [Cluster.Produce] and [Cluster.NewProducer] and read
 // with [Cluster.Consume]. Elections, lost tails, retention, recreated topics, held-back and dead replicas, dead brokers and faults of single calls are methods of Cluster.
 //
+// It has groups and what they keep ([Cluster.CommitOffset], [Cluster.JoinGroup] …), settings of topics and access rules, and a mirror follows and writes them as at a real cluster.
+//
 // Where Kafka and this package differ, the difference is simpler: acks are 1 (a test waits for replicas with Log.AwaitReplicated), an election is over at once,
-// and there are no groups.
+// groups have members and offsets but assign nothing, and access rules are kept but forbid nothing ([Cluster.SetDenied] does).
 package memlog

@@ -15,7 +15,8 @@ import (
 // ErrUnreachable is what a source's calls return while it is unreachable, inside a *mirror.SourceError.
 var ErrUnreachable = errors.New("memlog: cluster is unreachable")
 
-// SetUnreachable cuts the cluster off as a source, or brings it back: its Source calls fail and its fetchers end. As a destination, and for clients, it stays there.
+// SetUnreachable cuts the cluster off as a source, or brings it back: its Source calls fail and its fetchers end. As a destination, and for clients, it stays there;
+// only what a mirror reads at both sides (groups, settings, access rules, rights) cannot be read then, whoever asks.
 func (c *Cluster) SetUnreachable(unreachable bool) {
 	c.mu.Lock()
 	c.unreachable = unreachable
