@@ -878,6 +878,7 @@ type Status struct {
 	DestinationClusterID string // "" until it was asked
 	Topics               []TopicStatus
 	Fenced               error // another process has opened the owner's name: this one serves nothing any more, at the latest one RefreshInterval later
+	Metadata             MetadataStatus
 }
 
 // TopicStatus is one topic of a mirror.
