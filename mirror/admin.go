@@ -38,8 +38,9 @@ type AdminConfig struct {
 	// DestinationAssumed says that Destination is the cluster that keeps the desired state. It is asked as the destination as long as no process of the mirror has reported another
 	// one; then verbs are about that one, and topics are those that were reported. That it does not know a topic which was reported does not count either.
 	DestinationAssumed bool
-	// OpenSource opens the source from a mirror's settings; the Admin closes it again. nil: no verb asks a source. Only Create and Start do, and both do without an answer. AlterConfig
-	// only opens it. An error that is an *Error with InvalidConfig to errors.Is says that these settings can never work: Create and AlterConfig refuse them.
+	// OpenSource opens the source from a mirror's settings; the Admin closes it again. nil: no verb asks a source. Only Create, Start, and an AlterConfig of topic filters or of the
+	// connection do, and all three do without an answer. An error that is an *Error with InvalidConfig to errors.Is says that these settings can never work: Create and AlterConfig refuse
+	// them.
 	OpenSource func(ctx context.Context, settings Settings) (Source, error)
 	// Operator is who uses the verbs, for the history.
 	Operator Operator

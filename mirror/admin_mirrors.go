@@ -87,17 +87,36 @@ func (a *Admin) Create(ctx context.Context, settings Settings, o CreateOptions) 
 	})
 }
 
+// foundBy are the source's topics that are mirrored by themselves.
+func foundBy(filter Filter, there []SourceTopic) (names []string) {
+	for _, t := range there {
+		if filter.Matches(t.Name) && !t.Internal {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // lookAtSource learns the source's cluster id, and which topics of the new mirror it mirrors from this cluster: a loop.
 func (c *call) lookAtSource(ctx context.Context) (loops string, err error) {
 	var torn, free []string
 	canAsk, err := c.askSource(ctx, func(ctx context.Context, source Source) error {
+		filter, err := c.settings.TopicFilter()
+		if err != nil {
+			return err
+		}
 		reader, ok := source.(LastMirrorEpochReader)
-		if !ok || c.destinationID == "" {
+		ok = ok && c.destinationID != ""
+		if !ok && filter.FindsNothing() {
 			return nil
 		}
 		there, err := source.Topics(ctx)
 		if err != nil {
 			return err
+		}
+		c.notes = append(c.notes, cautionNotes(foundBy(filter, there))...)
+		if !ok {
+			return nil
 		}
 		var partitions []TopicPartition
 		for _, t := range there {
@@ -107,10 +126,6 @@ func (c *call) lookAtSource(ctx context.Context) (loops string, err error) {
 		}
 		mirrors, err := reader.MirrorsOf(ctx, partitions)
 		if err != nil && !errors.Is(err, ErrUnsupported) {
-			return err
-		}
-		filter, err := c.settings.TopicFilter()
-		if err != nil {
 			return err
 		}
 		for _, m := range mirrors {
@@ -300,6 +315,9 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 			_ = source.Close() // it was opened only to see that it can be
 		}
 	}
+	if err := c.noteFound(ctx, before); err != nil {
+		return c.nothing(err)
+	}
 	if err := c.askDestination(ctx); err != nil {
 		return c.nothing(err)
 	}
@@ -360,6 +378,36 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 		}
 		return out, nil
 	})
+}
+
+// noteFound notes which topics of the source the changed filters take besides, and that deserve a second look. Nothing else depends on it, so a source that does not answer is not told of.
+func (c *call) noteFound(ctx context.Context, before Settings) error {
+	if c.settings.Effective(topicsIncludeSetting) == before.Effective(topicsIncludeSetting) && c.settings.Effective(topicsExcludeSetting) == before.Effective(topicsExcludeSetting) {
+		return nil
+	}
+	filter, err := c.settings.TopicFilter()
+	was, bad := before.TopicFilter()
+	if err != nil || bad != nil || filter.FindsNothing() {
+		return nil
+	}
+	known := c.sourceID
+	_, _ = c.askSource(ctx, func(ctx context.Context, source Source) error {
+		there, err := source.Topics(ctx)
+		if err != nil {
+			return err
+		}
+		fresh := slices.DeleteFunc(foundBy(filter, there), func(topic string) bool {
+			_, member := c.known.Topic(topic)
+			return member || was.Matches(topic)
+		})
+		c.notes = append(c.notes, cautionNotes(fresh)...)
+		return nil
+	})
+	c.sourceID = known // an alteration is about what is recorded, whichever cluster answers
+	if ctx.Err() != nil {
+		return fmt.Errorf("mirror %s: asking the source, nothing has changed: %w", c.cfg.Mirror, ctx.Err())
+	}
+	return nil
 }
 
 // checkSettings checks settings that are to be stored, and returns them under their own names.

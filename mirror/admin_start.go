@@ -86,6 +86,7 @@ func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Res
 				opens = fmt.Sprintf("adopting %s from mirror %s", topic, now.AdoptedFrom)
 			}
 		}
+		out.notes = append(out.notes, cautionNotes(names)...)
 		if len(o.Consents) > 0 {
 			opens = "a start with consent to drop records"
 			out.detail = consentWords(o.Consents)

@@ -203,7 +203,7 @@ func (f *following) wishes(s *ControlState, names []string) (found []WishRecorde
 	for _, topic := range names {
 		if _, known := s.Topic(topic); !known && filter.Matches(topic) && checkTopicName(topic) == nil {
 			s.Set(TopicWish{Topic: topic, MirrorName: statemachine.MirrorNameValue(entry.Name, statemachine.WantMirroring)})
-			record(topic, statemachine.WantMirroring, "the source has it, and it matches mirror.topics.include")
+			record(topic, statemachine.WantMirroring, cautioned("the source has it, and it matches mirror.topics.include", topic))
 		}
 	}
 	return found

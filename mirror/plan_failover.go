@@ -111,6 +111,9 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 				plan.Loss.AtLeast = plan.Loss.AtLeast || !ok || f.Loss.AtLeast
 			}
 		}
+		if topic.Outcome == OutcomeStop {
+			topic.Reason = cautioned(topic.Reason, name)
+		}
 		plan.Topics = append(plan.Topics, topic)
 	}
 	plan.Torn = append(plan.Torn, tornSets(&s, plan.Topics)...)
