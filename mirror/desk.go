@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -149,6 +150,27 @@ func (d *desk) list(ctx context.Context) []string {
 		}
 	}
 	return names
+}
+
+// confirm asks the source once more who it is, and which of these topics still are those that are mirrored: what was read of them before is about them then (F-28, F-33). The others are being
+// deleted or made again, or cannot be looked at; the next refresh says what becomes of them.
+func (d *desk) confirm(ctx context.Context, ids map[string]TopicID) (same map[string]bool, err error) {
+	ctx, stop := context.WithTimeout(ctx, d.m.cfg.CallBound)
+	defer stop()
+	if _, _, _, err := d.clusters(ctx); err != nil {
+		return nil, err
+	}
+	topics, err := d.m.cfg.Source.Topics(ctx, slices.Sorted(maps.Keys(ids))...)
+	if d.failed(lookTopics, err) != nil {
+		return nil, err
+	}
+	same = map[string]bool{}
+	for _, t := range topics {
+		if id, asked := ids[t.Name]; asked && t.Err == nil && t.ID == id {
+			same[t.Name] = true
+		}
+	}
+	return same, nil
 }
 
 // unanswered says that the source as a whole did not answer.
@@ -508,22 +530,23 @@ func view(tp TopicPartition, cluster string, t *SourceTopic, offsets map[TopicPa
 }
 
 // refresh looks at the source's metadata once: identity, leaders, missing topics, new partitions. It names no partition, so it costs the same for many.
-func (d *desk) refresh(ctx context.Context, missed map[string]int) {
+// answered: the source is the one that is known, and has told its topics.
+func (d *desk) refresh(ctx context.Context, missed map[string]int) (answered bool) {
 	ctx, stop := context.WithTimeout(ctx, d.m.cfg.CallBound)
 	defer stop()
 	runners := d.m.memberRunners()
 	if len(runners) == 0 {
-		return
+		return false
 	}
 	for _, r := range runners {
 		r.noteReplicated()
 	}
 	if d.pausing() != nil {
-		return
+		return false
 	}
 	names := d.m.memberTopics()
 	if d.stillFailing(ctx, names, nil) != nil {
-		return
+		return false
 	}
 	cluster, _, refusal, err := d.clusters(ctx)
 	if err != nil {
@@ -532,11 +555,11 @@ func (d *desk) refresh(ctx context.Context, missed map[string]int) {
 				r.send(partition.Event{Kind: partition.FailPartition, Err: err, NonRetryable: true})
 			}
 		}
-		return
+		return false
 	}
 	topics, err := d.m.cfg.Source.Topics(ctx, names...)
 	if d.failed(lookTopics, err) != nil {
-		return
+		return false
 	}
 	if d.failing() == lookCluster || d.failing() == lookTopics {
 		d.answered()
@@ -587,6 +610,7 @@ func (d *desk) refresh(ctx context.Context, missed map[string]int) {
 		}
 	}
 	d.watchdog(ctx, stuck)
+	return true
 }
 
 // standsStill says that the partition should be copied but nothing has fetched it for too long.

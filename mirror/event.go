@@ -3,6 +3,8 @@ package mirror
 import (
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -316,4 +318,121 @@ type WishRecorded struct {
 
 func (e WishRecorded) String() string {
 	return fmt.Sprintf("%s: wanted %s from now on: %s", e.at(), e.Want, e.Reason)
+}
+
+// SyncTrouble: one part of metadata sync (groups, topic settings, access rules) cannot be followed as a whole, or can be again (Err nil). The records are copied all the same.
+type SyncTrouble struct {
+	EventMeta
+	Part string
+	Err  error
+}
+
+func (e SyncTrouble) String() string {
+	if e.Err == nil {
+		return fmt.Sprintf("%s: %s are followed again", e.at(), e.Part)
+	}
+	return fmt.Sprintf("%s: %s are not followed: %v", e.at(), e.Part, e.Err)
+}
+
+// Level is Warn while it lasts.
+func (e SyncTrouble) Level() slog.Level {
+	if e.Err == nil {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
+}
+
+// SyncSkipped: metadata sync left something alone, for a reason that is new. It is looked at again at every refresh, and not told of again while the reason stands.
+type SyncSkipped struct {
+	EventMeta
+	Part   string
+	Reason string // who, and why
+}
+
+func (e SyncSkipped) String() string { return fmt.Sprintf("%s: %s: %s", e.at(), e.Part, e.Reason) }
+
+// GroupMovedBack: a group that was moved back at the source was moved back at the destination (F-62), or a group that was taken over when mirroring began.
+type GroupMovedBack struct {
+	EventMeta
+	Group    string
+	From, To int64
+}
+
+func (e GroupMovedBack) String() string {
+	return fmt.Sprintf("%s: group %s moved back from %d to %d, as at the source", e.at(), e.Group, e.From, e.To)
+}
+
+// GroupsNotSettled: a stop could not put groups of a partition to their last place in time, and went on. It is tried again behind it. Groups nil: it is not known of which.
+type GroupsNotSettled struct {
+	EventMeta
+	Groups []string
+	End    int64 // last mirror offset: a group behind it would miss records that are written now
+	Err    error
+}
+
+func (e GroupsNotSettled) String() string {
+	who := "the groups that the mirror moved"
+	if len(e.Groups) > 0 {
+		who = "groups " + listed(e.Groups, 10)
+	}
+	return fmt.Sprintf("%s: %s could not be put to their last place, and the stop went on: %v. It is tried again while they are idle; before their consumers start here, see that none is above %d "+
+		"(kafka-consumer-groups.sh --describe --group …; --reset-offsets --to-offset %d --topic %s:%d moves one)", e.at(), who, e.Err, e.End, e.End, e.Topic, e.Partition)
+}
+
+// Level is Error: a person has to look.
+func (e GroupsNotSettled) Level() slog.Level { return slog.LevelError }
+
+// GroupLeft: at a stop a group was left where it is, because it is not the mirror's to move.
+type GroupLeft struct {
+	EventMeta
+	Group      string
+	Active     bool
+	Partitions []string  // each with both offsets, in words
+	Seen       time.Time // when the group was looked at last; zero: never
+}
+
+func (e GroupLeft) String() string {
+	why := "somebody has moved it here"
+	if e.Active {
+		why = "it has members here"
+	}
+	return fmt.Sprintf("%s: group %s is left where it is, %s: %s; seen last at %s", e.at(), e.Group, why, listed(e.Partitions, 10), stamp(e.Seen))
+}
+
+// Level is Warn.
+func (e GroupLeft) Level() slog.Level { return slog.LevelWarn }
+
+// SettingsFollowed: settings of a topic were changed as at the source.
+type SettingsFollowed struct {
+	EventMeta
+	Set     map[string]string
+	Deleted []string // put back to the default
+}
+
+func (e SettingsFollowed) String() string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(e.Set)) {
+		words = append(words, name+"="+e.Set[name])
+	}
+	for _, name := range e.Deleted {
+		words = append(words, name+" back to the default")
+	}
+	return fmt.Sprintf("%s: settings follow the source: %s", e.at(), strings.Join(words, ", "))
+}
+
+// RulesFollowed: access rules were made or removed as at the source.
+type RulesFollowed struct {
+	EventMeta
+	Made, Removed []string
+}
+
+func (e RulesFollowed) String() string {
+	s := e.at() + ": access rules follow the source"
+	if len(e.Made) > 0 {
+		s += fmt.Sprintf("; made %d: %s", len(e.Made), listed(e.Made, 5))
+	}
+	if len(e.Removed) > 0 {
+		s += fmt.Sprintf("; removed %d that the mirror had made: %s", len(e.Removed), listed(e.Removed, 5))
+	}
+	return s
 }

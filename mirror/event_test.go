@@ -55,6 +55,17 @@ func oneOfEach() []mirror.Event {
 		mirror.MirrorDeleted{EventMeta: whole, At: at.Time, Purged: true},
 		mirror.WishRecorded{EventMeta: topic, Want: statemachine.WantMirroring, Reason: "the source has it, and it matches mirror.topics.include"},
 		mirror.WishRecorded{EventMeta: topic, Want: statemachine.WantStopped, Reason: "it matches mirror.topics.exclude"},
+		mirror.SyncTrouble{EventMeta: whole, Part: "groups", Err: broken},
+		mirror.SyncTrouble{EventMeta: whole, Part: "groups"},
+		mirror.SyncSkipped{EventMeta: whole, Part: "groups", Reason: "group billing: orders-0, orders-1 left where it is: active here"},
+		mirror.GroupMovedBack{EventMeta: at, Group: "billing", From: 900, To: 100},
+		mirror.GroupsNotSettled{EventMeta: at, Groups: []string{"billing", "search"}, End: 900, Err: broken},
+		mirror.GroupsNotSettled{EventMeta: at, End: 900, Err: broken},
+		mirror.GroupLeft{EventMeta: whole, Group: "billing", Active: true, Partitions: []string{"orders-0 is at 700 here and was at 900 at the source"}, Seen: at.Time},
+		mirror.GroupLeft{EventMeta: whole, Group: "billing", Partitions: []string{"orders-0 is at nowhere here and was at 900 at the source"}},
+		mirror.SettingsFollowed{EventMeta: topic, Set: map[string]string{"retention.ms": "3600000", "cleanup.policy": "compact"}, Deleted: []string{"segment.bytes"}},
+		mirror.RulesFollowed{EventMeta: whole, Made: []string{mirror.ACL{ResourceType: "TOPIC", ResourceName: "orders", PatternType: "LITERAL", Principal: "User:alice", Host: "*", Operation: "READ", Permission: "ALLOW"}.String()}},
+		mirror.RulesFollowed{EventMeta: whole, Removed: []string{mirror.ACL{ResourceType: "GROUP", ResourceName: "bill", PatternType: "PREFIXED", Principal: "User:bob", Host: "10.0.0.1", Operation: "ALL", Permission: "DENY"}.String()}},
 	}
 }
 

@@ -80,20 +80,8 @@ type Log interface {
 	Owner(ctx context.Context) (Ownership, int32, error)
 }
 
-// GroupQuiescer, ProducerIDSettler and GroupClamper are optional abilities of a Log, found by type assertion. A Log without one has nothing to do there.
-type GroupQuiescer interface {
-	// QuiesceGroups stops offset commits for this partition and waits for those in flight. When ctx ends first: as Log.AwaitReplicated.
-	QuiesceGroups(ctx context.Context) error
-}
-
-// ProducerIDSettler: see GroupQuiescer.
+// ProducerIDSettler is an optional ability of a Log, found by type assertion. A Log without it has nothing to do there.
 type ProducerIDSettler interface {
 	// SettleProducerIDs returns when the destination will give out no producer id ≤ highest.
 	SettleProducerIDs(ctx context.Context, highest int64) error
-}
-
-// GroupClamper: see GroupQuiescer.
-type GroupClamper interface {
-	// ClampGroups moves idle groups that the mirror wrote down to offset.
-	ClampGroups(ctx context.Context, offset int64) error
 }

@@ -36,6 +36,7 @@ type Mirror struct {
 	following following
 	loading   loading
 	desk      desk
+	syncing   *syncing
 	link      *link
 	asks      semaphore
 	kick      chan struct{} // capacity 1: reconcile now
@@ -97,6 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.loading = loading{m: m, turn: make(semaphore, 1)}
 	m.lease = lease{m: m, asking: make(semaphore, 1), asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
+	m.syncing = newSyncing(m)
 	m.link = newLink(m)
 	openCtx, stop := context.WithTimeout(ctx, cfg.CallBound)
 	defer stop()
@@ -134,6 +136,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.spawn(m.raiser.run)
 	m.spawn(m.lease.run)
 	m.spawn(m.desk.run)
+	m.syncing.start()
 	m.spawn(m.reconcileLoop)
 	m.spawn(m.refreshLoop)
 	m.spawn((&reporting{m: m}).run)
@@ -500,10 +503,14 @@ func (m *Mirror) setUp(t *topicRun) error {
 		m.mu.Lock()
 		t.source = &found[i]
 		m.mu.Unlock()
+		configs, err := m.syncing.settings.forNew(ctx, t.name)
+		if err != nil {
+			return err
+		}
 		if err := m.lease.hold(); err != nil {
 			return err
 		}
-		have, err = m.cfg.Destination.CreateTopic(ctx, TopicSpec{Name: t.name, Partitions: found[i].Partitions, SourceID: found[i].ID})
+		have, err = m.cfg.Destination.CreateTopic(ctx, TopicSpec{Name: t.name, Partitions: found[i].Partitions, SourceID: found[i].ID, Configs: configs})
 		if err != nil && !errors.Is(err, ErrTopicExists) {
 			return fmt.Errorf("creating topic %s at the destination: %w", t.name, err)
 		}
@@ -731,7 +738,9 @@ func (m *Mirror) refreshLoop() {
 				m.cfg.Logger.Warn("trying again at the next refresh", "mirror", m.cfg.Name, "error", err)
 			}
 			if quiet < 2 || quiet%8 == 4 {
-				m.desk.refresh(m.ctx, missed)
+				if m.desk.refresh(m.ctx, missed) && quiet == 0 {
+					m.syncing.refreshed()
+				}
 			}
 		}
 	}
@@ -895,6 +904,7 @@ func (m *Mirror) Status() Status {
 	m.desk.mu.Lock()
 	s := Status{Mirror: m.cfg.Name, Taken: now, SourceClusterID: cmp.Or(m.desk.cluster, m.desk.recordedSource), DestinationClusterID: m.desk.own}
 	m.desk.mu.Unlock()
+	s.Metadata = m.syncing.status()
 	m.mu.Lock()
 	s.Fenced = m.fenced
 	type pair struct {

@@ -210,11 +210,7 @@ func (r *runner) do(e *partition.Effect) {
 		r.askRecovered(e.Token)
 
 	case partition.QuiesceGroups:
-		if q, ok := r.log.(GroupQuiescer); ok {
-			r.beside(e.Token, r.m.cfg.CallBound, q.QuiesceGroups)
-			return
-		}
-		r.done(e.Token, nil)
+		r.beside(e.Token, r.m.cfg.CallBound, func(ctx context.Context) error { return r.m.syncing.groups.quiesce(ctx, r.tp) })
 	case partition.SettleProducerIDs:
 		if s, ok := r.log.(ProducerIDSettler); ok {
 			highest := e.Offset
@@ -223,12 +219,7 @@ func (r *runner) do(e *partition.Effect) {
 		}
 		r.done(e.Token, nil)
 	case partition.ClampGroups:
-		if c, ok := r.log.(GroupClamper); ok {
-			offset := e.Offset
-			r.beside(e.Token, r.m.cfg.CallBound, func(ctx context.Context) error { return c.ClampGroups(ctx, offset) })
-			return
-		}
-		r.done(e.Token, nil)
+		r.m.syncing.groups.settle(r, e.Token, e.Offset)
 
 	case partition.ScheduleRetry:
 		token, after := e.Token, e.Bound

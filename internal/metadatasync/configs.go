@@ -85,3 +85,8 @@ func Settings(l SettingsLook) SettingsDecision {
 	}
 	return d
 }
+
+// Equal says whether two memories are the same.
+func (s Setting) Equal(o Setting) bool {
+	return s.Set == o.Set && (s.Was == nil) == (o.Was == nil) && (s.Was == nil || *s.Was == *o.Was)
+}
