@@ -43,7 +43,7 @@ var cautions = []nameCaution{
 		"nothing; if it is an application's after all, the application needs a topic of another name"}},
 	{wholeName(`_schemas.*`, `_schema_encoders`, `_dek_registry_keys`), Caution{"a schema registry", false,
 		"two registries that both write it give one id to two schemas",
-		"until the failover let no registry at the destination write it (leader.eligibility=false, or none is started); ids stay valid"}},
+		"until the failover let no registry at the destination write it (leader.eligibility=false, or none is started), and after it none of the source; ids stay valid"}},
 	{wholeName(`_?connect([-_.].+)?[-_.](configs|offsets|status|statuses|(config|offset|status)[-_.](storage|topic))`, `.+[-_.]connect[-_.](configs|offsets|statuses)`),
 		Caution{"Kafka Connect", false,
 			"workers that start with the copy run the same connectors a second time",
