@@ -48,8 +48,7 @@ type Mirror struct {
 	followed int64 // version of the desired state that was handed to the partitions last
 
 	tuning      tuning
-	controlErr  error // trouble with the desired state as it was last
-	controlTold time.Time
+	controlTold telling // trouble with the desired state
 
 	changeMu sync.Mutex
 	change   chan struct{} // closed at the next change of any partition's state
@@ -348,15 +347,30 @@ func (m *Mirror) reconcile() error {
 // troubleGap is how long trouble that goes on is not told of again when only its words change.
 const troubleGap = 10 * time.Minute
 
+// telling decides when trouble that goes on is told of. Its zero value has told nothing.
+type telling struct {
+	told string // "": that all is well
+	at   time.Time
+}
+
+// news says whether trouble, nil for none, is to be told of now: its beginning and its end are, and other words for it only after troubleGap. Words that change with each try (a port,
+// a number) are no news by themselves; those that last are told in the end.
+func (t *telling) news(err error) bool {
+	now := ""
+	if err != nil {
+		now = err.Error()
+	}
+	if now == t.told || now != "" && t.told != "" && time.Since(t.at) < troubleGap {
+		return false
+	}
+	t.told, t.at = now, time.Now()
+	return true
+}
+
 // controlTrouble tells of trouble with the desired state once, and of its end.
 func (m *Mirror) controlTrouble(err error) {
 	m.mu.Lock()
-	// Words that change with each try (a port, a number) are no news by themselves.
-	tell := (err == nil) != (m.controlErr == nil) || err != nil && err.Error() != m.controlErr.Error() && time.Since(m.controlTold) >= troubleGap
-	m.controlErr = err
-	if tell {
-		m.controlTold = time.Now()
-	}
+	tell := m.controlTold.news(err)
 	m.mu.Unlock()
 	if tell {
 		m.emit(TopicTrouble{EventMeta: m.meta(TopicPartition{Partition: Unknown}), Err: err})

@@ -70,7 +70,7 @@ type syncPart struct {
 
 	mu     sync.Mutex
 	status SyncStatus
-	told   time.Time // of the trouble in status.Err
+	told   telling
 }
 
 func (p *syncPart) now() SyncStatus {
@@ -130,10 +130,7 @@ func (p *syncPart) note(left found, err error) {
 		p.status.Off, p.status.Err, p.status.At = "", nil, now
 	}
 	next := p.status
-	tell := (was.Err == nil) != (next.Err == nil) || next.Err != nil && next.Err.Error() != was.Err.Error() && now.Sub(p.told) >= troubleGap
-	if tell {
-		p.told = now
-	}
+	tell := p.told.news(next.Err)
 	p.mu.Unlock()
 	whole := p.m.meta(TopicPartition{Partition: Unknown})
 	if tell {
