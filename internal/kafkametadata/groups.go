@@ -25,7 +25,7 @@ type BrokerError struct {
 func (e *BrokerError) Error() string { return fmt.Sprintf("broker %d: %s: %v", e.Broker, e.API, e.Err) }
 func (e *BrokerError) Unwrap() error { return e.Err }
 
-// BrokersError are the brokers that did not answer, or not in full; what the others answered holds.
+// BrokersError is why brokers did not answer, or not in full; what else was answered holds.
 type BrokersError []*BrokerError
 
 func (e BrokersError) Error() string {
@@ -34,6 +34,14 @@ func (e BrokersError) Error() string {
 		texts[i] = b.Error()
 	}
 	return strings.Join(texts, "; ")
+}
+
+// orNil is no error if there is none.
+func (e BrokersError) orNil() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e
 }
 
 // Unwrap are the errors of the single brokers.
@@ -63,8 +71,8 @@ type pinned struct {
 // MaxVersion is the newest version that may be sent.
 func (p pinned) MaxVersion() int16 { return min(p.Request.MaxVersion(), p.most) }
 
-// Groups is mirror.GroupReader's: one ListGroups for each broker, which knows the groups that it coordinates (KIP-518, KIP-848: states and types). Sorted by name. The error is *BrokersError's
-// kind if single brokers did not answer.
+// Groups is mirror.GroupReader's: one ListGroups for each broker, which knows the groups that it coordinates (KIP-518, KIP-848: states and types). Sorted by name. The
+// error is BrokersError if single brokers did not answer.
 func (c *Client) Groups(ctx context.Context) ([]mirror.Group, error) {
 	brokers, err := c.cluster.Brokers(ctx)
 	if err != nil {
@@ -92,13 +100,12 @@ func (c *Client) Groups(ctx context.Context) ([]mirror.Group, error) {
 	}
 	all.Wait()
 	groups := slices.SortedFunc(maps.Values(of), func(a, b mirror.Group) int { return strings.Compare(a.Name, b.Name) })
-	if len(silent) > 0 {
-		slices.SortFunc(silent, func(a, b *BrokerError) int { return cmp.Compare(a.Broker, b.Broker) })
-		return groups, silent
+	slices.SortFunc(silent, func(a, b *BrokerError) int { return cmp.Compare(a.Broker, b.Broker) })
+	if len(silent) == 0 {
+		// Groups come and go for years; only those that exist are worth remembering.
+		c.coordinators.forgetIf(func(group string, _ int32) bool { _, ok := of[group]; return !ok })
 	}
-	// Groups come and go for years; only those that exist are worth remembering.
-	c.coordinators.forgetIf(func(group string, _ int32) bool { _, ok := of[group]; return !ok })
-	return groups, nil
+	return groups, silent.orNil()
 }
 
 // listGroups asks one broker. A broker that still loads some of its groups says so, and names the others beside it.

@@ -83,7 +83,7 @@ func offsetsOf(broker int32, g *kmsg.OffsetFetchResponseGroup) answer {
 		return answer{GroupOffsets: mirror.GroupOffsets{Err: &BrokerError{Broker: broker, API: api, Err: kerr.ErrorForCode(g.ErrorCode)}}, stale: isStale(g.ErrorCode)}
 	}
 	a := answer{GroupOffsets: mirror.GroupOffsets{Offsets: map[mirror.TopicPartition]mirror.GroupOffset{}}}
-	var refused []error
+	var refused BrokersError
 	for _, t := range g.Topics {
 		for _, p := range t.Partitions {
 			tp := mirror.TopicPartition{Topic: t.Topic, Partition: p.Partition}
@@ -104,7 +104,7 @@ func offsetsOf(broker int32, g *kmsg.OffsetFetchResponseGroup) answer {
 		}
 	}
 	slices.SortFunc(a.Pending, byPartition)
-	a.Err = errors.Join(refused...)
+	a.Err = refused.orNil()
 	return a
 }
 

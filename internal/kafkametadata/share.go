@@ -50,7 +50,7 @@ func shareOffsetsOf(broker int32, g *kmsg.DescribeShareGroupOffsetsResponseGroup
 		return answer{GroupOffsets: mirror.GroupOffsets{Err: &BrokerError{Broker: broker, API: api, Err: err}}, stale: isStale(g.ErrorCode)}
 	}
 	a := answer{GroupOffsets: mirror.GroupOffsets{Offsets: map[mirror.TopicPartition]mirror.GroupOffset{}}}
-	var refused []error
+	var refused BrokersError
 	for _, t := range g.Topics {
 		for _, p := range t.Partitions {
 			tp := mirror.TopicPartition{Topic: t.Topic, Partition: p.Partition}
@@ -61,7 +61,7 @@ func shareOffsetsOf(broker int32, g *kmsg.DescribeShareGroupOffsetsResponseGroup
 			}
 		}
 	}
-	a.Err = errors.Join(refused...)
+	a.Err = refused.orNil()
 	return a
 }
 

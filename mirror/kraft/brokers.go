@@ -3,6 +3,8 @@ package kraft
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -25,7 +27,14 @@ func (b brokers) Brokers(context.Context) ([]int32, error) {
 	return ids, nil
 }
 
-// Ask sends one request to one broker.
+// Ask sends one request to one broker. One that is fenced is not waited for, and a mirror process is not asked. The error does not say which broker it was: Cluster's callers know.
 func (b brokers) Ask(ctx context.Context, broker int32, req kmsg.Request) (kmsg.Response, error) {
-	return b.d.client.Broker(ctx, broker, req)
+	if !slices.Contains(b.d.liveBrokers(), broker) {
+		return nil, fmt.Errorf("it is not alive, or a mirror process: %v are the brokers that can be asked", b.d.liveBrokers())
+	}
+	resp, err := b.d.client.Broker(ctx, broker, req)
+	if cause := errors.Unwrap(err); cause != nil {
+		err = cause
+	}
+	return resp, err
 }
