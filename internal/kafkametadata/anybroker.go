@@ -1,0 +1,58 @@
+package kafkametadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// mostSilent is how many brokers may leave one call without an answer before it gives up: each costs a bound, and whoever is locked out of all of them is not to try all of them.
+const mostSilent = 5
+
+// anyBroker asks what every broker can answer, the brokers in turn. One that did not answer is not asked again by this call.
+type anyBroker struct {
+	client *Client
+	ids    []int32 // the next one first
+	silent int
+	last   error
+}
+
+func (c *Client) anyBroker(ctx context.Context) (*anyBroker, error) {
+	ids, err := c.cluster.Brokers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &anyBroker{client: c, ids: slices.Clone(ids), last: errors.New("the cluster has no broker that could be asked")}, nil
+}
+
+// askAny sends a request to one broker after the other until one answers. It may have reached those that did not, so it is for what may be done twice.
+func askAny[R any](ctx context.Context, a *anyBroker, request func() kmsg.Request) (none R, err error) {
+	for len(a.ids) > 0 && a.silent < mostSilent {
+		id := a.ids[0]
+		resp, err := ask[R](ctx, a.client, id, request())
+		a.ids = a.ids[1:]
+		if err == nil {
+			a.ids = append(a.ids, id)
+			return resp, nil
+		}
+		a.silent++
+		a.last = fmt.Errorf("asking broker %d: %w", id, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return none, a.last
+}
+
+// refusal is a broker's error with its own words, nil for code 0.
+func refusal(code int16, message *string) error {
+	err := kerr.ErrorForCode(code)
+	if err == nil || message == nil || *message == "" {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, *message)
+}
