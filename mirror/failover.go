@@ -15,7 +15,8 @@ import (
 // Snapshot is what the mirror knows now, as the input of PlanFailover. It asks nobody and waits for nothing, so it is there when the source is gone.
 func (m *Mirror) Snapshot() Snapshot {
 	st := m.Status()
-	s := Snapshot{Mirror: st.Mirror, SourceClusterID: st.SourceClusterID, DestinationClusterID: st.DestinationClusterID, Taken: st.Taken, SourceError: cmp.Or(m.link.troubled(), m.desk.troubled())}
+	s := Snapshot{Mirror: st.Mirror, SourceClusterID: st.SourceClusterID, DestinationClusterID: st.DestinationClusterID, Taken: st.Taken, SourceError: cmp.Or(m.link.troubled(), m.desk.troubled()),
+		Groups: st.Metadata.FollowedGroups, GroupsError: st.Metadata.Groups.hindered()}
 	for _, t := range st.Topics {
 		ts := TopicSnapshot{Topic: t.Topic, MirrorName: t.MirrorName}
 		if t.Err != nil {

@@ -35,3 +35,16 @@ type GroupPartitionStatus struct {
 	Written int64  // what the mirror wrote at the destination last, Unknown: nothing
 	Skipped string // why it is not where the source has it, "" if it is, or as near as the copy goes
 }
+
+// hindered is why this part is not done now, in one line; "" if it is.
+func (s *SyncStatus) hindered() string {
+	switch {
+	case s.Off != "":
+		return s.Off
+	case s.Err != nil:
+		return OneLine(s.Err.Error())
+	case s.At.IsZero():
+		return "no look has come to its end in this process yet"
+	}
+	return ""
+}

@@ -33,10 +33,13 @@ type FailoverPlan struct {
 	Loss                 Loss                `json:"loss"`     // of all partitions that will be stopped
 	Topics               []PlanTopic         `json:"topics"`   // in the order of the request
 	Partitions           []FailoverPartition `json:"partitions"`
-	Partial              bool                `json:"partial"`          // FailoverOptions.Partial
-	Torn                 []string            `json:"torn"`             // topic sets of which only a part would be stopped, one sentence each; without Partial the failover is refused
-	Unwanted             int                 `json:"unwanted"`         // partitions that only the state store knows of (Snapshot.Unwanted): they are not in this plan
-	Reason               string              `json:"reason,omitempty"` // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
+	Partial              bool                `json:"partial"`                // FailoverOptions.Partial
+	Torn                 []string            `json:"torn"`                   // topic sets of which only a part would be stopped, one sentence each; without Partial the failover is refused
+	Unwanted             int                 `json:"unwanted"`               // partitions that only the state store knows of (Snapshot.Unwanted): they are not in this plan
+	Groups               []PlanGroup         `json:"groups,omitempty"`       // of which a person has to know, by name
+	GroupsInStep         int                 `json:"groupsInStep,omitempty"` // other groups with offsets in topics that will be stopped
+	GroupsError          string              `json:"groupsError,omitempty"`  // Snapshot.GroupsError
+	Reason               string              `json:"reason,omitempty"`       // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
 }
 
 // PlanTopic is what a plan intends for one topic.
@@ -120,6 +123,7 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 	if len(plan.Torn) > 0 && !plan.Partial {
 		plan.Severity = SeverityRefused
 	}
+	plan.addGroups(&s, fresh)
 	plan.Loss.Offsets = KnownNumber(known)
 	if never && known == 0 {
 		plan.Loss = Loss{}
@@ -240,6 +244,9 @@ func (p FailoverPlan) String() string {
 	if p.Unwanted > 0 {
 		t.line("NOT IN THIS PLAN: %s that the state store has in this mirror, of topics that nobody wants here; start those topics, then plan again", plural(p.Unwanted, "partition", "partitions"))
 	}
+	if line := p.groupsLine(); line != "" {
+		t.line("%s", line)
+	}
 	if p.SourceError == "" && slices.ContainsFunc(p.Partitions, func(x FailoverPartition) bool {
 		return x.Outcome == OutcomeStop && !x.SourceSeen.IsZero() && !x.Loss.AtLeast
 	}) {
@@ -288,6 +295,7 @@ func (p FailoverPlan) String() string {
 			t.line("%s: %s", n[0], n[1])
 		}
 	}
+	p.groupsText(&t)
 	return t.String()
 }
 

@@ -126,6 +126,7 @@ func TestFailoverPlanTexts(t *testing.T) {
 		"failover-safe":         safe,
 		"failover-already-done": PlanFailover(done, FailoverOptions{Topics: []string{"done"}}),
 		"failover-nothing":      PlanFailover(eastSnapshot(), FailoverOptions{}),
+		"failover-groups":       groupsPlan(),
 	} {
 		golden(t, name+".txt", []byte(plan.String()))
 		b, err := plan.JSON()

@@ -24,6 +24,8 @@ type Snapshot struct {
 	Partitions           []PartitionStatus   // in any order
 	Sets                 map[string][]string // topic sets: members of this mirror by the set's name, sorted
 	Unwanted             int                 // partitions that the store has in this mirror, not stopped, whose topic is not wanted by anybody here
+	Groups               []GroupStatus       // that are followed, in any order
+	GroupsError          string              // why groups are not followed, or not now; "" if they are
 	Evidence             []Evidence          // for PlanFailback, at most one for a partition
 }
 
