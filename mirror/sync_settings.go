@@ -47,6 +47,9 @@ func rememberSettings(s *ControlState, mirror, topic string, settings map[string
 	return err
 }
 
+// everySetting is a name that no setting has: who excludes it excludes all of them.
+const everySetting = "every.setting"
+
 // topics are those that are mirrored here now, with their ids at the source.
 func (y *settingSync) topics() map[string]TopicID {
 	ids := map[string]TopicID{}
@@ -63,6 +66,9 @@ func (y *settingSync) look(ctx context.Context) (left found, err error) {
 		return left, nil
 	}
 	excluded, err := y.m.settingsNow().PropertyExcluded()
+	if err == nil && excluded(everySetting) {
+		err = notFollowed(propertiesExcludeSetting + " excludes all of them")
+	}
 	if err != nil {
 		return left, err
 	}
@@ -208,7 +214,7 @@ func (y *settingSync) tell(topic string, c TopicConfigChange) {
 // there and is not here would lose what it is for.
 func (y *settingSync) forNew(ctx context.Context, topic string) (map[string]string, error) {
 	excluded, err := y.m.settingsNow().PropertyExcluded()
-	if err != nil {
+	if err != nil || excluded(everySetting) {
 		return nil, err
 	}
 	reader, err := sourceAbility[TopicConfigReader](ctx, y.m)
