@@ -44,10 +44,10 @@ MIRRORING fetches as a consumer does, so the source's in-sync replicas are not t
 appended as it came. Nothing is decompressed; of the records of an uncompressed batch only the frames are walked.
 When the source itself loses records in an unclean election, a copy that clients never wrote to follows it without being asked; one that was open before needs consent.
 
-STOPPING needs no source. In this order: stop fetching; stop offset commits; wait for the replicas (Config.ReplicaWait), and cut what they cannot confirm by then; record LME
-and LMO; raise the leader epoch above LME; append an ABORT for each open transaction and one MIRROR_PID_RESET; wait for the replicas again; settle producer ids; clamp
-groups; open the gate; record STOPPED. After a crash at any of these the same steps are run again and end in the same result. Groups and producer ids are optional
-abilities of a Log (GroupQuiescer, ProducerIDSettler, GroupClamper); one without them has nothing to do there.
+STOPPING needs no source. In this order: stop fetching; stop moving groups; wait for the replicas (Config.ReplicaWait), and cut what they cannot confirm by then; record LME
+and LMO; raise the leader epoch above LME; append an ABORT for each open transaction and one MIRROR_PID_RESET; wait for the replicas again; settle producer ids; put
+groups to where the source had them last, never behind LMO; open the gate; record STOPPED. After a crash at any of these the same steps are run again and end in the same result. Producer
+ids are an optional ability of a Log (ProducerIDSettler), groups one of a Destination (GroupWriter); without them there is nothing to do there.
 
 FAILED harms one partition only. Status says why and what to do. It is retried with growing pauses, without end unless Config.Retry says otherwise. What a person has
 to decide (another cluster behind the address, a recreated topic, records that would be dropped) is not retried.
@@ -138,6 +138,8 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/replicaserver             the server side of Kafka's replication protocol
 	internal/leaderlog                 one partition's log as a leader has it whose followers hold the copies
 	internal/kraftclient               single requests to controllers and brokers
+	internal/metadatasync              what to write so that groups, topic settings and access rules follow the source; pure
+	internal/kafkametadata             groups, topic settings, access rules and rights of a cluster, by the stock protocol
 	internal/kraftlife                 whole lives of a mirror between two real clusters
 	internal/replicareader             the copies that stock brokers hold, and which one is the log
 	internal/topicreader               compacted topics read to their end

@@ -82,6 +82,33 @@ One cut needs no consent: a copy that clients never wrote to follows its source 
 Records are handed to Config.Sink before any cut, with or without consent; if the sink returns an error, nothing is cut. FileSink keeps them as files that ReadSinkFile reads; Discard keeps nothing,
 and has to be named, because there is no default.
 
+# Groups, topic settings, access rules
+
+At every refresh (Config.RefreshInterval) at which the source answers and is fetched from, a mirror also looks at what its records need around them. The three parts run beside each other and
+beside the copying; Status.Metadata says how each stands, events (SyncTrouble, SyncSkipped) tell what is new, and nothing of it stops a record. Topics that are paused, failed or stopped take no
+part, and after a failover nothing of it is written any more. A part that one side cannot do (an ability of metadata.go that it lacks, no authorizer) is off, and said once.
+
+Groups are moved to max(start, min(offset at the source, what the copy holds replicated)) by the process that has the partition. Whose a group's offset at the destination is, is remembered in
+the Control before it is written (decision 17), so a crash or a restart moves nothing and makes nobody else's of it:
+
+  - What the mirror wrote follows the source, also back: a rewind there is a rewind here (GroupMovedBack).
+  - A group with members at the destination is never moved. The cluster itself sees to it: a member that joins at the last moment is safe.
+  - What somebody else committed at the destination stays, until the group has moved on at the source to behind that place; then it follows again. Deleting the group's offsets at the
+    destination has it follow at once.
+  - When mirroring begins, what the destination has is from before, and is taken over, forwards or back: the old source of a failback has offsets of records that it has no more.
+  - A commit keeps its metadata, and its leader epoch if the destination has reached that; a clamped one has the copy's epoch. Offsets that stand still are written again every six hours,
+    because a cluster forgets those of groups without members (offsets.retention.minutes).
+  - A stop first ends the moves of its partition and waits for those under way. Then it puts the groups that are the mirror's to where the source had them when they were seen last, not behind the
+    last mirror offset. It does not wait longer than CallBound for that: GroupsNotSettled names what is left, which is tried again behind the stop. GroupLeft names groups that are somebody's
+    here and are elsewhere than they were at the source: after a failover of a part of the topics, a group may be active here for one topic and old in another (PlanFailover says so before).
+
+Topic settings are those that the source sets on the topic, but for mirror.topic.properties.exclude and tiered storage. A topic is created with them in the one call, and not at all while they
+cannot be read: a compacted topic that is made with the defaults deletes what it should keep. Later they are changed one by one; what the source drops goes back to what it was here, if
+the mirror had set it and nobody has changed it since.
+
+Access rules are those that mirror.acl.include matches; * leaves out the resource CLUSTER. Missing ones are made. Removed are only rules that this mirror made, when the source has not had them
+at two looks in a row.
+
 # Goroutines, and what Close waits for
 
 A Mirror has a few goroutines of its own, one for each connection to a source broker (Config.FetchersPerBroker), and one for a partition while that has something to do; an idle
@@ -100,8 +127,8 @@ The contract is in the comments of Log, Source and Destination, sentence by sent
 Compare says whether two logs are the same, and where not. Every method that takes a context must return when it ends: the mirror gives each call a bound and goes on
 with the next try, but it cannot take back a goroutine that never returns. Close says so when one did not.
 
-A Log may be wrapped to change what it does (examples/quickstart bounds one in memory). A wrapper that embeds the interface hides optional abilities: GroupQuiescer,
-ProducerIDSettler, GroupClamper and Recoverer have to be passed on. A process that begins reads each log whole, once, before its partition can be mirrored or stopped; a
+A Log may be wrapped to change what it does (examples/quickstart bounds one in memory). A wrapper that embeds the interface hides optional abilities: ProducerIDSettler
+and Recoverer have to be passed on, and GroupWriter, TopicConfigWriter, ACLWriter and RightsChecker by one around a Destination. A process that begins reads each log whole, once, before its partition can be mirrored or stopped; a
 Recoverer spares it what it knows of itself.
 
 # For whoever tests with it
