@@ -1,11 +1,13 @@
 package kafkametadata
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -250,19 +252,36 @@ func tryDescribeGroups(ctx context.Context, brokers *anyBroker, groups []string)
 	return codes, nil
 }
 
+// mostHeartbeats are under way at a time.
+const mostHeartbeats = 100
+
 // tryReadGroups sends for each group the heartbeat of a member that it does not have.
 func tryReadGroups(ctx context.Context, brokers *anyBroker, groups []string) (map[string]int16, error) {
 	codes := map[string]int16{}
-	for _, group := range groups {
-		resp, err := askAny[*kmsg.HeartbeatResponse](ctx, brokers, func() kmsg.Request {
-			req := kmsg.NewPtrHeartbeatRequest()
-			req.Group, req.Generation, req.MemberID = group, 0, nobody()
-			return req
-		})
-		if err != nil {
+	for some := range slices.Chunk(groups, mostHeartbeats) {
+		answers, errs := make([]int16, len(some)), make([]error, len(some))
+		var all sync.WaitGroup
+		for i, group := range some {
+			own := *brokers
+			own.ids = slices.Clone(brokers.ids)
+			all.Go(func() {
+				resp, err := askAny[*kmsg.HeartbeatResponse](ctx, &own, func() kmsg.Request {
+					req := kmsg.NewPtrHeartbeatRequest()
+					req.Group, req.MemberID = group, nobody()
+					return req
+				})
+				if errs[i] = err; err == nil {
+					answers[i] = resp.ErrorCode
+				}
+			})
+		}
+		all.Wait()
+		if err := cmp.Or(errs...); err != nil {
 			return nil, err
 		}
-		codes[group] = resp.ErrorCode
+		for i, group := range some {
+			codes[group] = answers[i]
+		}
 	}
 	return codes, nil
 }
