@@ -43,7 +43,7 @@ type Config struct {
 	// TakeFrom are owners that are gone for good, and whose partitions of this mirror become this owner's: a process that still runs under such a name is fenced. Without
 	// it partitions of another owner are refused by name, and not served [none].
 	TakeFrom []string
-	// Control holds the desired state [a new NewMemoryControl()].
+	// Control holds the desired state, and what metadata sync remembers [a new NewMemoryControl(), with which a restart takes groups over as at the beginning].
 	Control Control
 	// Sink is handed records before a truncation drops them. There is no default: name Discard to drop them.
 	Sink Sink

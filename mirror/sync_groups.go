@@ -44,6 +44,9 @@ func newGroupSync(m *Mirror) *groupSync {
 // a group that is idle at the source, or alive and waiting for records, would begin anew after a failover.
 const renewAfter = 6 * time.Hour
 
+// forgetAfter is how long a group is remembered that the source has no more: a group that comes for a moment, as a console's does, must not stay for ever.
+const forgetAfter = 48 * time.Hour
+
 // groupWriters is how many groups are written at once.
 const groupWriters = 8
 
@@ -131,7 +134,7 @@ func (g *groupSync) look(ctx context.Context) (left found, err error) {
 	if err != nil {
 		return left, err
 	}
-	views, complete, err := g.ask(ctx, reader, writer, filter.Matches, left)
+	views, listed, complete, err := g.ask(ctx, reader, writer, filter.Matches, left)
 	if err != nil {
 		return left, unsupported(err, "groups")
 	}
@@ -161,7 +164,13 @@ func (g *groupSync) look(ctx context.Context) (left found, err error) {
 			work = append(work, w)
 		}
 	}
-	if err := g.rememberWork(ctx, work, partitions, first, complete); err != nil {
+	var gone []Provenance
+	for key, m := range memories {
+		if !filter.Matches(key.name) || complete && !listed[key.name] && now.Sub(m.Looked) >= forgetAfter {
+			gone = append(gone, Provenance{Mirror: g.m.cfg.Name, Kind: provenanceOf(key.kind), Name: key.name})
+		}
+	}
+	if err := g.rememberWork(ctx, work, gone, partitions, first, complete); err != nil {
 		return left, fmt.Errorf("remembering what is to be written of groups; nothing is written: %w", err)
 	}
 	g.write(ctx, writer, work, partitions, left)
@@ -198,32 +207,33 @@ func (g *groupSync) memories(s *ControlState) (map[groupKey]groupMemory, error) 
 }
 
 // ask asks both sides for the groups that are followed. What one group or one broker lacks is in left; complete is false then. The source is asked first: a member that commits in
-// between is seen at the destination.
-func (g *groupSync) ask(ctx context.Context, reader GroupReader, writer GroupWriter, follows func(string) bool, left found) (views []groupView, complete bool, err error) {
-	complete = true
+// between is seen at the destination. there are all groups of the source.
+func (g *groupSync) ask(ctx context.Context, reader GroupReader, writer GroupWriter, follows func(string) bool, left found) (views []groupView, there map[string]bool, complete bool, err error) {
+	complete, there = true, map[string]bool{}
 	listed, err := bounded(ctx, g.m, reader.Groups)
 	if err != nil && len(listed) == 0 {
-		return nil, false, fmt.Errorf("listing the source's groups: %w", err)
+		return nil, nil, false, fmt.Errorf("listing the source's groups: %w", err)
 	}
 	if err != nil {
 		complete, left["some of the source's groups"] = false, err.Error()
 	}
 	var groups []Group
 	for _, group := range listed {
+		there[group.Name] = true
 		if follows(group.Name) {
 			groups = append(groups, group)
 		}
 	}
 	if len(groups) == 0 {
-		return nil, complete, nil
+		return nil, there, complete, nil
 	}
 	offsets, err := bounded(ctx, g.m, func(ctx context.Context) (map[string]GroupOffsets, error) { return reader.GroupOffsets(ctx, groups) })
 	if err != nil {
-		return nil, false, fmt.Errorf("reading the offsets of the source's groups: %w", err)
+		return nil, nil, false, fmt.Errorf("reading the offsets of the source's groups: %w", err)
 	}
 	here, err := bounded(ctx, g.m, writer.Groups)
 	if err != nil && len(here) == 0 {
-		return nil, false, fmt.Errorf("listing the destination's groups: %w", err)
+		return nil, nil, false, fmt.Errorf("listing the destination's groups: %w", err)
 	}
 	if err != nil {
 		complete, left["some of the destination's groups"] = false, err.Error()
@@ -234,7 +244,7 @@ func (g *groupSync) ask(ctx context.Context, reader GroupReader, writer GroupWri
 	}
 	copies, err := bounded(ctx, g.m, func(ctx context.Context) (map[string]GroupOffsets, error) { return writer.GroupOffsets(ctx, groups) })
 	if err != nil {
-		return nil, false, fmt.Errorf("reading the offsets of the destination's groups: %w", err)
+		return nil, nil, false, fmt.Errorf("reading the offsets of the destination's groups: %w", err)
 	}
 	for _, group := range groups {
 		v := groupView{group: group, source: offsets[group.Name], here: byName[group.Name], copies: copies[group.Name]}
@@ -252,7 +262,7 @@ func (g *groupSync) ask(ctx context.Context, reader GroupReader, writer GroupWri
 			views = append(views, v)
 		}
 	}
-	return views, complete, nil
+	return views, there, complete, nil
 }
 
 // firstLooks are the partitions whose groups were not looked at since their mirroring began.
@@ -384,8 +394,8 @@ func (g *groupSync) keepMetadata(v groupView) {
 }
 
 // rememberWork makes durable what is about to be written. Of a group's record only what this process mirrors is replaced: other processes have other partitions.
-func (g *groupSync) rememberWork(ctx context.Context, work []groupWork, partitions map[TopicPartition]followedPartition, first map[TopicPartition]bool, complete bool) error {
-	if len(work) == 0 && (len(first) == 0 || !complete) {
+func (g *groupSync) rememberWork(ctx context.Context, work []groupWork, gone []Provenance, partitions map[TopicPartition]followedPartition, first map[TopicPartition]bool, complete bool) error {
+	if len(work)+len(gone) == 0 && (len(first) == 0 || !complete) {
 		return nil
 	}
 	var unstored error
@@ -393,6 +403,9 @@ func (g *groupSync) rememberWork(ctx context.Context, work []groupWork, partitio
 		unstored = nil
 		for _, w := range work {
 			unstored = errors.Join(unstored, g.store(s, w))
+		}
+		for _, p := range gone {
+			s.removeProvenance(p)
 		}
 		if complete {
 			unstored = errors.Join(unstored, g.storeEpisodes(s, partitions, first))

@@ -658,3 +658,29 @@ func TestDecision17TwoProcessesCommitForTheirOwnPartitions(tt *testing.T) {
 		}
 	})
 }
+
+func TestSection6GroupsThatAreNotFollowedAnyMoreAreForgotten(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 100)
+		for _, group := range []string{"g", "console", "excluded"} {
+			m.a.commit(group, t(0), 10)
+		}
+		refreshes(2)
+		remembered := func() (names []string) {
+			for _, g := range m.Status().Metadata.FollowedGroups {
+				names = append(names, g.Group)
+			}
+			return names
+		}
+		expect(tt, "remembered", remembered(), []string{"console", "excluded", "g"})
+		m.a.DeleteGroupOffsets("console")
+		set(tt, m.b, "mirror.groups.exclude", "excluded")
+		m.a.commit("excluded", t(0), 90)
+		refreshes(3)
+		expect(tt, "remembered", remembered(), []string{"console", "g"})
+		m.b.at("excluded", t(0), 10)
+		m.b.at("console", t(0), 10)
+		time.Sleep(72 * time.Hour)
+		expect(tt, "remembered", remembered(), []string{"g"})
+	})
+}

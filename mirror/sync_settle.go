@@ -99,9 +99,16 @@ func (g *groupSync) settleAll(items []settleItem) (undone map[TopicPartition][]s
 			ends[items[i].r.tp] = &items[i]
 		}
 	}
+	filter, err := g.m.settingsNow().GroupFilter()
+	if err != nil {
+		filter = GroupFilter{} // settings that cannot be read exclude nothing
+	}
 	var groups []Group
 	var concerned []groupMemory
 	for _, m := range memories {
+		if !filter.Matches(m.Group) {
+			continue
+		}
 		is := func(tp TopicPartition) bool { return ends[tp] != nil && m.Partitions[tp].Seen != metadatasync.None }
 		if slices.ContainsFunc(slices.Collect(maps.Keys(m.Partitions)), is) {
 			concerned = append(concerned, m)
