@@ -172,7 +172,7 @@ func (c *Client) lookUp(ctx context.Context, groups []string, found map[string]i
 				i := slices.IndexFunc(answers, func(a kmsg.FindCoordinatorResponseCoordinator) bool { return a.Key == g })
 				reason := left
 				if i >= 0 {
-					reason = said(answers[i].ErrorCode, answers[i].ErrorMessage)
+					reason = refusal(answers[i].ErrorCode, answers[i].ErrorMessage)
 				}
 				if reason == nil {
 					found[g] = answers[i].NodeID

@@ -53,15 +53,6 @@ func (e BrokersError) Unwrap() []error {
 	return errs
 }
 
-// said is the error of a code with the broker's own words, nil for none.
-func said(code int16, message *string) error {
-	err := kerr.ErrorForCode(code)
-	if err == nil || message == nil || *message == "" {
-		return err
-	}
-	return fmt.Errorf("%w (%s)", err, *message)
-}
-
 // pinned is a request that is sent in no newer version than most.
 type pinned struct {
 	kmsg.Request

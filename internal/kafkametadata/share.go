@@ -96,9 +96,9 @@ func (c *Client) alterShareOffsets(ctx context.Context, broker int32, group stri
 	return answers, nil
 }
 
-// shareError is said, with UNSUPPORTED_VERSION for a cluster whose share groups are turned off (share.version 0).
+// shareError is refusal, with UNSUPPORTED_VERSION for a cluster whose share groups are turned off (share.version 0).
 func shareError(code int16, message *string) error {
-	err := said(code, message)
+	err := refusal(code, message)
 	if code == kerr.UnsupportedVersion.Code {
 		err = fmt.Errorf("%w: share groups are not enabled (share.version): %w", mirror.ErrUnsupported, err)
 	}
