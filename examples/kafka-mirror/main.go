@@ -1,6 +1,7 @@
 // Command kafka-mirror has the verbs of mirrors on a command line, in the shape of KIP-1279's tool. It says what is wanted; the processes that run the mirrors follow. It needs
 // none of them, and no source: a failover can be recorded while everything else is dead.
 //
+//	kafka-mirror --bootstrap-server HOST:PORT --preflight --mirror dr --mirror-config dr.properties
 //	kafka-mirror --bootstrap-server HOST:PORT --create --mirror dr --mirror-config dr.properties
 //	kafka-mirror --bootstrap-server HOST:PORT --start --mirror dr --topics orders,payments
 //	kafka-mirror --bootstrap-server HOST:PORT --describe --mirror dr
@@ -20,7 +21,7 @@
 // # Exit status
 //
 //	0  everything that was asked for is recorded, or was so already; with --dry-run: would be
-//	1  refused as things stand: some topics, or the whole request; other topics of the request are recorded
+//	1  refused as things stand: some topics, or the whole request; other topics of the request are recorded. --preflight: something blocks
 //	2  the request, a file or a right has to be changed; nothing has changed
 //	3  the desired state cannot be reached or read, or it is not known whether the request was recorded
 //

@@ -43,6 +43,7 @@ var verbs = []verb{
 	{"pause", chosen, "stop fetching; the topics stay read-only"},
 	{"resume", chosen, "fetch again"},
 	{"recover", chosen, "try failed partitions again now"},
+	{"preflight", "mirror mirror-config topics", "what stands in the way of a mirror, at both clusters: rights, names, shapes; changes nothing"},
 	{"history", "mirror", "who did what, when and why"},
 }
 
@@ -154,7 +155,7 @@ func (o *options) check(takes []string) error {
 		return usage("--create needs --mirror-config FILE, with bootstrap.servers=HOST:PORT of the source in it")
 	case o.verb == "alter" && o.mirrorConfig == "" && o.unset == "":
 		return usage("--alter needs --mirror-config FILE, --unset NAMES, or both")
-	case slices.Contains(takes, "topics") && ways != 1:
+	case slices.Contains(takes, "topics") && ways != 1 && o.verb != "preflight":
 		return usage("--%s needs exactly one of --topics NAMES, --topics-pattern RE and --all-topics", o.verb)
 	case o.timeout <= 0:
 		return usage("--timeout has to be more than 0, as in 10s")
@@ -188,7 +189,7 @@ func help() string {
 
 Exit status:
   0  everything that was asked for is recorded, or was so already; with --dry-run: would be
-  1  refused as things stand: some topics, or the whole request; other topics of the request are recorded
+  1  refused as things stand: some topics, or the whole request; other topics of the request are recorded. --preflight: something blocks
   2  the request, a file or a right has to be changed; nothing has changed
   3  the desired state cannot be reached or read, or it is not known whether the request was recorded
 `)

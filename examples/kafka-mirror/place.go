@@ -24,13 +24,19 @@ type place struct {
 	name    string // for people
 	records keyedlog.Log
 	topics  mirror.TopicLookup // nil: nobody to ask about the destination
-	close   func()
+	// connection reaches the cluster that topics is.
+	connection mirror.Settings
+	close      func()
 }
 
 // openPlace connects, or opens the folder. Only --create begins a desired state in a folder: another verb on a mistyped path must not show an empty one.
 func (p *program) openPlace(ctx context.Context) (place, error) {
 	if p.store != "" {
-		if _, err := os.Stat(filepath.Join(p.store, "log")); errors.Is(err, os.ErrNotExist) && (p.verb != "create" || p.dryRun) {
+		_, err := os.Stat(filepath.Join(p.store, "log"))
+		if errors.Is(err, os.ErrNotExist) && p.verb == "preflight" && p.mirrorConfig != "" {
+			return place{name: p.store, close: func() {}}, nil // it comes before the beginning
+		}
+		if errors.Is(err, os.ErrNotExist) && (p.verb != "create" || p.dryRun) {
 			return place{}, usage("--store %s: no desired state is there; correct the path (--create, without --dry-run, begins one)", p.store)
 		}
 		records, err := filestore.Open(p.store, filestore.Options{LockWait: p.timeout})
@@ -78,7 +84,7 @@ func (p *program) openPlace(ctx context.Context) (place, error) {
 		records.Close()
 		return place{}, fmt.Errorf("--bootstrap-server %s: %w", p.bootstrap, err)
 	}
-	return place{name: p.bootstrap, records: records, topics: cluster{kadm.NewClient(client)}, close: func() { client.Close(); records.Close() }}, nil
+	return place{name: p.bootstrap, records: records, topics: cluster{kadm.NewClient(client)}, connection: settings, close: func() { client.Close(); records.Close() }}, nil
 }
 
 // readSettings reads a properties file, and says what is doubtful about it.

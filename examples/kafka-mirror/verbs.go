@@ -35,6 +35,9 @@ func (p *program) do(ctx context.Context) (err error) {
 		return err
 	}
 	defer p.place.close()
+	if p.verb == "preflight" {
+		return p.preflight(ctx, settings)
+	}
 	a, err := p.admin(cmp.Or(p.mirror, "all")) // --list and --describe of all need no name
 	if err != nil {
 		return err
