@@ -142,6 +142,7 @@ type NodeReport struct {
 	SourceError   string        // why its source does not answer, "" if it does
 	DestinationID string        // cluster id
 	Trouble       []string      // of whole topics, one line each
+	GroupsSeen    time.Time     // when it last looked at groups on both sides; zero: never
 }
 
 // PartitionReport is how one partition was when its process reported last. Offsets that nobody knows are Unknown.

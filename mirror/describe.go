@@ -56,8 +56,11 @@ type Description struct {
 	Nodes    []DescribedNode
 	Topics   []DescribedTopic // by name
 	Notes    []string         // what else a person has to know, one sentence each
-	strays   map[string]int   // how many partitions that the state store has in each state belong to no topic that is known here; without those that are done
-	deaf     bool             // reports cannot be read: nothing is known of processes, which does not say that there are none
+	Groups   []GroupStatus    // that are followed, as they were recorded last, by name; of one in which nothing changes nothing new is recorded
+	// GroupsSeen is when a process looked at groups on both sides last; zero: never.
+	GroupsSeen time.Time
+	strays     map[string]int // how many partitions that the state store has in each state belong to no topic that is known here; without those that are done
+	deaf       bool           // reports cannot be read: nothing is known of processes, which does not say that there are none
 }
 
 // DescribedNode is one process that runs, or ran, the mirror.
@@ -212,6 +215,7 @@ func (d *Description) fill(s *ControlState, reports *Reports, settings Settings,
 		}
 		d.Topics = append(d.Topics, t)
 	}
+	d.fillGroups(s, reports)
 	d.verdict(settings)
 }
 
@@ -482,6 +486,9 @@ func (d Description) String() string {
 	t.line("%s", d.Head)
 	t.line("mirror %s  %s", d.Mirror, stamp(d.Taken))
 	t.line("%s", d.Clusters)
+	if line := d.groupsLine(); line != "" {
+		t.line("%s", line)
+	}
 	if len(d.Nodes) > 0 {
 		var rows [][]string
 		for _, n := range d.Nodes {

@@ -53,7 +53,6 @@ const (
 	skippedMoved    = "moved"
 	skippedNoOffset = "no-offset"
 	skippedPending  = "pending"
-	skippedRefused  = "refused"
 )
 
 // skippedCode is the code of a decision.
@@ -68,7 +67,6 @@ func skippedWords(code string) string {
 		skippedMoved:    "moved here",
 		skippedNoOffset: "no offset at the source",
 		skippedPending:  "a transaction is committing it",
-		skippedRefused:  "refused by the destination",
 	}[code], code)
 }
 

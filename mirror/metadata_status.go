@@ -32,7 +32,7 @@ type GroupStatus struct {
 type GroupPartitionStatus struct {
 	TopicPartition
 	Source  int64  // its offset at the source when it was last seen, Unknown
-	Written int64  // what the mirror wrote at the destination last, Unknown: nothing
+	Written int64  // what the mirror wrote at the destination last, Unknown: nothing, or somebody has moved it since
 	Skipped string // why it is not where the source has it, "" if it is, or as near as the copy goes
 }
 

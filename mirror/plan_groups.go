@@ -31,7 +31,7 @@ type PlanGroupPartition struct {
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
 	Source    Number    `json:"source"`        // its offset at the source when it was looked at last
-	Written   Number    `json:"written"`       // what the mirror wrote at the destination last; unknown: nothing
+	Written   Number    `json:"written"`       // what the mirror wrote at the destination last; unknown: nothing, or somebody has moved it since
 	Behind    Number    `json:"behind"`        // Source − Written, never below 0; unknown if one of them is
 	Seen      time.Time `json:"seen,omitzero"` // when Source was so; zero, and absent in JSON: never
 	Reason    string    `json:"reason"`        // why it is not where the source has it
@@ -115,18 +115,15 @@ func planGroup(status *GroupStatus, sides map[string]side, copies map[TopicParti
 		if x.absent(g.Seen) || where != willStop && !(where == stays && g.Spans) {
 			continue
 		}
-		y := PlanGroupPartition{Topic: x.Topic, Partition: x.Partition, Source: KnownNumber(x.Source), Written: KnownNumber(x.Written), Reason: x.Skipped}
+		y := PlanGroupPartition{Topic: x.Topic, Partition: x.Partition, Source: KnownNumber(x.Source), Written: KnownNumber(x.Written), Behind: x.Behind(), Reason: x.Skipped}
 		if x.Source >= 0 {
 			y.Seen = g.Seen
-		}
-		if x.Source >= 0 && x.Written >= 0 {
-			y.Behind = KnownNumber(max(0, x.Source-x.Written))
 		}
 		c, here := copies[x.TopicPartition]
 		switch {
 		case y.Reason != "" || g.Seen.IsZero():
 		case x.Written < 0:
-			y.Reason = "the mirror has written nothing here"
+			y.Reason = notWritten
 		case x.Source < 0 || x.Source == x.Written:
 		case here && x.Written == metadatasync.Place(metadatasync.Offset{Offset: x.Source}, c).Offset:
 			y.Reason = asNear
@@ -140,6 +137,9 @@ func planGroup(status *GroupStatus, sides map[string]side, copies map[TopicParti
 	})
 	return g
 }
+
+// notWritten is the reason of a group of which the destination may have an offset, but none that is known to be the mirror's.
+const notWritten = "the mirror has written nothing here, or somebody has moved it since"
 
 // asNear is the reason of a group that is where it belongs in the copy: what it lacks is the copy's loss, and none of its own.
 const asNear = "as near as the copy goes"
@@ -156,7 +156,13 @@ func (g *PlanGroup) troubled() bool {
 
 func (x *PlanGroupPartition) troubled() bool {
 	behind, known := x.Behind.Value()
-	return x.Reason != asNear && (!known || behind > 0 || x.Reason != "")
+	switch x.Reason {
+	case asNear:
+		return false
+	case skippedWords(skippedNoOffset): // nothing is left to follow
+		return behind > 0
+	}
+	return !known || behind > 0 || x.Reason != ""
 }
 
 // groupsLookedAt is how old a look at groups is at least before it says nothing of now: a look is made at every refresh.
@@ -166,13 +172,7 @@ func (g *PlanGroup) old(taken time.Time, fresh time.Duration) bool {
 	return g.Seen.IsZero() || taken.Sub(g.Seen) > max(fresh, groupsLookedAt)
 }
 
-// name is the group for a person.
-func (g *PlanGroup) name() string {
-	if g.Kind == ShareGroup.String() {
-		return g.Kind + " " + g.Group
-	}
-	return g.Group
-}
+func (g *PlanGroup) name() string { return groupName(g.Group, g.Kind) }
 
 // sentence says on which sides the group is.
 func (g *PlanGroup) sentence() string {
@@ -285,8 +285,8 @@ func (p *FailoverPlan) groupsText(t *planText) {
 		t.line("")
 		t.table([]string{"GROUP", "PARTITION", "PLAN", "AT THE SOURCE", "WRITTEN HERE", "BEHIND", "WHY"}, rows)
 		t.line("")
-		t.line("AT THE SOURCE: where the group was when it was looked at last. WRITTEN HERE: what the mirror wrote last; what the group has committed here by itself is not in this plan.")
-		t.line("BEHIND: offsets that it reads again if it goes on here from what was written.")
+		t.line("AT THE SOURCE: where the group was when it was looked at last. WRITTEN HERE: what the mirror wrote last, - if nothing, or if it was moved here since;")
+		t.line("what the group has committed here by itself is not in this plan. BEHIND: offsets that it reads again if it goes on here from what was written.")
 	}
 	if len(never)+len(old) > 0 {
 		t.line("")
@@ -304,10 +304,7 @@ func (p *FailoverPlan) groupRow(g *PlanGroup, x *PlanGroupPartition) []string {
 	if slices.Contains(g.Stays, x.Topic) {
 		plan = "stays"
 	}
-	source, written, behind := "unknown", x.Written.String(), x.Behind.String()
-	if _, known := x.Written.Value(); !known {
-		written = "nothing"
-	}
+	source, written, behind := "unknown", dash(x.Written), x.Behind.String()
 	if _, known := x.Source.Value(); known {
 		source = fmt.Sprintf("%s, seen %s", x.Source, age(p.Taken.Sub(x.Seen)))
 		if p.Taken.Sub(x.Seen) > groupsLookedAt {

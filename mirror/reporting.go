@@ -141,7 +141,7 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 	s := m.Status()
 	node := NodeReport{
 		Owner: m.cfg.Owner, Mirror: m.cfg.Name, Host: host, PID: os.Getpid(), Opened: m.opened, Seen: s.Taken, Interval: m.cfg.RefreshInterval, DestinationID: s.DestinationClusterID,
-		SourceError: cmp.Or(m.link.troubled(), m.desk.troubled(), m.desk.unasked()),
+		SourceError: cmp.Or(m.link.troubled(), m.desk.troubled(), m.desk.unasked()), GroupsSeen: s.Metadata.Groups.At,
 	}
 	var partitions []PartitionReport
 	troubles := 0

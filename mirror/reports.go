@@ -33,6 +33,7 @@ type (
 		SourceError   string    `json:"sourceError,omitempty"`
 		DestinationID string    `json:"destinationId,omitempty"`
 		Trouble       []string  `json:"trouble,omitempty"`
+		GroupsSeen    time.Time `json:"groupsSeen,omitzero"`
 	}
 	partitionReportValue struct {
 		Version          int         `json:"version"`
@@ -87,7 +88,8 @@ func (n NodeReport) change() (keyedlog.Change, error) {
 		trouble[i] = validText(line)
 	}
 	return reportChange(controlKey{recordType: nodeReportRecord, names: []string{n.Owner, n.Mirror}}, nodeReportValue{Version: controlVersion, Host: validText(n.Host), PID: n.PID,
-		Opened: storedTime(n.Opened), Seen: storedTime(n.Seen), Interval: n.Interval.Milliseconds(), SourceError: validText(n.SourceError), DestinationID: validText(n.DestinationID), Trouble: trouble})
+		Opened: storedTime(n.Opened), Seen: storedTime(n.Seen), Interval: n.Interval.Milliseconds(), SourceError: validText(n.SourceError), DestinationID: validText(n.DestinationID), Trouble: trouble,
+		GroupsSeen: storedTime(n.GroupsSeen)})
 }
 
 // change is the record of a partition's report, but for the moment of writing.
@@ -129,7 +131,7 @@ func readReports(v keyedlog.View) (Reports, error) {
 		}
 		r.Nodes = append(r.Nodes, NodeReport{Owner: k.names[0], Mirror: k.names[1], Host: n.Host, PID: n.PID, Opened: n.Opened, Seen: n.Seen,
 			Interval: time.Duration(n.Interval) * time.Millisecond, SourceError: n.SourceError,
-			DestinationID: n.DestinationID, Trouble: n.Trouble})
+			DestinationID: n.DestinationID, Trouble: n.Trouble, GroupsSeen: n.GroupsSeen})
 		return nil
 	})
 	if err != nil {

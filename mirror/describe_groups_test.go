@@ -1,0 +1,86 @@
+package mirror
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/metadatasync"
+)
+
+// remember records groups as metadata sync does.
+func remember(t *testing.T, c Control, mirror string, groups ...groupMemory) {
+	t.Helper()
+	mustUpdate(t, c, func(s *ControlState) {
+		for _, g := range groups {
+			p, err := g.encode(mirror)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.setProvenance(p)
+		}
+	})
+}
+
+func memoryOf(seen, wrote int64, skipped string) partitionMemory {
+	m := forgottenPartition()
+	m.Seen, m.Wrote, m.Skipped = seen, wrote, skipped
+	return m
+}
+
+// followedGroups are one of each kind.
+func followedGroups(looked time.Time) []groupMemory {
+	at := func(p partitionMemory) map[TopicPartition]partitionMemory {
+		return map[TopicPartition]partitionMemory{{"orders", 0}: p, {"orders", 1}: memoryOf(metadatasync.None, metadatasync.None, skippedNoOffset)}
+	}
+	return []groupMemory{
+		{Group: "billing", Looked: looked, Partitions: at(memoryOf(700, 640, skippedActive)), Active: true},
+		{Group: "idle", Looked: looked.Add(-50 * time.Hour), Partitions: at(memoryOf(0, 0, ""))},
+		{Group: "new"},
+		{Group: "reports", Looked: looked, Partitions: at(memoryOf(500, 600, skippedMoved))},
+		{Group: "workers", Kind: ShareGroup, Looked: looked, Partitions: at(memoryOf(90, 80, skippedPending))},
+	}
+}
+
+func TestDescribeSaysHowGroupsAre(t *testing.T) {
+	w, c := describeWorld(t)
+	remember(t, c, "other", groupMemory{Group: "of-another-mirror"})
+	if d := describe(t, w, c); len(d.Groups) != 0 || strings.Contains(d.String(), "groups:") {
+		t.Errorf("%+v", d.Groups)
+	}
+	if text := describe(t, w, c).GroupTable(); text != "groups: none was ever followed\n" {
+		t.Error(text)
+	}
+
+	looked := planTime.Add(-20 * time.Minute)
+	remember(t, c, "m", followedGroups(looked)...)
+	dead := describe(t, w, c) // its process said nothing of groups: what it recorded says when it looked
+	if want := "groups: 5 followed, looked at 20m ago; 4 not in step: billing (active here), new (never looked at), reports (moved here), share group workers (a transaction is committing it)\n"; !strings.Contains(dead.String(), want) {
+		t.Errorf("want %q in\n%s", want, dead)
+	}
+	if !dead.GroupsSeen.Equal(looked) {
+		t.Error(dead.GroupsSeen)
+	}
+
+	report(t, c, NodeReport{Owner: "node-1", Mirror: "m", Seen: planTime.Add(-3 * time.Second), GroupsSeen: planTime.Add(-14 * time.Second)})
+	report(t, c, NodeReport{Owner: "node-2", Mirror: "m", Seen: planTime.Add(-3 * time.Second), GroupsSeen: planTime.Add(time.Hour)}) // by its own clock
+	alive := describe(t, w, c)
+	if !alive.GroupsSeen.Equal(planTime.Add(-14 * time.Second)) {
+		t.Error(alive.GroupsSeen)
+	}
+	if text := alive.String(); !strings.Contains(text, "groups: 5 followed, looked at 14s ago; 4 not in step: ") {
+		t.Error(text)
+	}
+	golden(t, "../descriptions/groups.txt", []byte(alive.GroupTable()))
+}
+
+// TestDescribeNamesGroupsThatItCannotRead: one that a newer version recorded is not shown as if it were not there.
+func TestDescribeNamesGroupsThatItCannotRead(t *testing.T) {
+	w, c := describeWorld(t)
+	mustUpdate(t, c, func(s *ControlState) {
+		s.setProvenance(Provenance{Mirror: "m", Kind: groupProvenance, Name: "newer", Value: `{"v":2}`})
+	})
+	if text := describe(t, w, c).String(); !strings.Contains(text, `some groups are not shown: mirror: control record provenance of mirror "m", group "newer" (record type 69): its version is 2`) {
+		t.Error(text)
+	}
+}
