@@ -7,8 +7,14 @@ import (
 
 // Setting is what is remembered of one setting that the mirror set.
 type Setting struct {
-	Set string  // what the mirror set
-	Was *string // what the topic had before that, nil: nothing. It is put back when the source drops the setting.
+	Set    string  // what the mirror set
+	Was    *string // what the topic had of its own before that, nil: nothing. It is put back when the source drops the setting.
+	Before *string // what the mirror had set before, nil: nothing, or it is known that Set was written. As long as nobody knows that, either is the mirror's own.
+}
+
+// own says that what the destination has is what the mirror left there.
+func (m Setting) own(have string) bool {
+	return have == m.Set || m.Before != nil && have == *m.Before
 }
 
 // SettingsLook is what is known of one topic's settings.
@@ -18,7 +24,7 @@ type SettingsLook struct {
 	Excluded            func(name string) bool // settings that are not followed
 }
 
-// SettingsDecision is what to do. Memory is to be remembered, durably, before Set and Delete are carried out; so is Done when they were.
+// SettingsDecision is what to do. Memory is to be remembered, durably, before Set and Delete are carried out; Done when they were, and not if they were refused or nobody knows.
 type SettingsDecision struct {
 	Set    map[string]string
 	Delete []string           // sorted
@@ -30,7 +36,7 @@ type SettingsDecision struct {
 func (d SettingsDecision) Changes() bool { return len(d.Set)+len(d.Delete) > 0 }
 
 // Settings follows one topic's settings. What the source sets is set where it differs; what it drops goes back to what it was, if the mirror had set it and nobody has changed it here since;
-// every other setting of the destination is its own (F-63, KIP-894).
+// every other setting of the destination is its own (F-63, KIP-894). What somebody sets here over the source's is set back, and is what the topic has of its own from then on.
 func Settings(l SettingsLook) SettingsDecision {
 	d := SettingsDecision{Set: map[string]string{}, Memory: maps.Clone(l.Memory), Done: map[string]Setting{}}
 	if d.Memory == nil {
@@ -42,32 +48,31 @@ func Settings(l SettingsLook) SettingsDecision {
 		}
 		have, is := l.Destination[name]
 		m, ours := d.Memory[name]
-		switch {
-		case is && have == value && !ours:
-			continue // it is the destination's own, and the same
-		case ours && m.Set == value:
-		case ours && is && have == m.Set:
+		switch own := ours && is && m.own(have); {
+		case is && have == value && !own: // it is the destination's own, and the same
+			delete(d.Memory, name)
+			continue
+		case is && have == value:
 			d.Memory[name] = Setting{Set: value, Was: m.Was}
+			continue
+		case own:
+			d.Memory[name] = Setting{Set: value, Was: m.Was, Before: &have}
+		case is: // somebody has set it here, at first or since
+			d.Memory[name] = Setting{Set: value, Was: &have}
 		default:
-			m = Setting{Set: value}
-			if is {
-				m.Was = &have
-			}
-			d.Memory[name] = m
+			d.Memory[name] = Setting{Set: value}
 		}
-		if !is || have != value {
-			d.Set[name] = value
-		}
+		d.Set[name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Memory)) {
+		m := d.Memory[name]
 		if _, wanted := l.Source[name]; wanted && !l.Excluded(name) {
-			d.Done[name] = d.Memory[name]
+			d.Done[name] = Setting{Set: m.Set, Was: m.Was}
 			continue
 		}
-		m := d.Memory[name]
 		have, is := l.Destination[name]
 		switch {
-		case l.Excluded(name), !is, have != m.Set: // nobody's business any more, or somebody has changed it since
+		case l.Excluded(name), !is, !m.own(have): // nobody's business any more, or somebody has changed it since
 			delete(d.Memory, name)
 		case m.Was != nil && *m.Was != have:
 			d.Set[name] = *m.Was
@@ -88,5 +93,9 @@ func Settings(l SettingsLook) SettingsDecision {
 
 // Equal says whether two memories are the same.
 func (s Setting) Equal(o Setting) bool {
-	return s.Set == o.Set && (s.Was == nil) == (o.Was == nil) && (s.Was == nil || *s.Was == *o.Was)
+	return s.Set == o.Set && equal(s.Was, o.Was) && equal(s.Before, o.Before)
+}
+
+func equal(a, b *string) bool {
+	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }

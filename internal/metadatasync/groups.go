@@ -38,8 +38,10 @@ func Place(s Offset, c Copy) Offset {
 type Memory struct {
 	Seen      int64 // where the source had it when it was looked at last; None: never
 	SeenEpoch int32
-	Wrote     int64 // what was written at the destination last; None: nothing
-	Before    int64 // what the destination had before that write, None: nothing. As long as nobody knows that the write was done, either is the mirror's own.
+	Wrote     int64 // what was written at the destination last and is the mirror's there; None: nothing, or somebody has moved it since
+	// Before is what the mirror had there before that write: as long as nobody knows that the write was done, either is its own. It is Wrote where there was nothing, and when the write is
+	// known to be done. It is None where Wrote is, and where it was somebody else's: then only what was written is the mirror's.
+	Before int64
 }
 
 // Forgotten is the memory of a group that was never looked at.
@@ -48,6 +50,25 @@ func Forgotten() Memory { return Memory{Seen: None, SeenEpoch: None, Wrote: None
 // own says that what the destination has is what the mirror left there, or nothing.
 func (m Memory) own(destination *Offset) bool {
 	return destination == nil || m.Wrote != None && (destination.Offset == m.Wrote || destination.Offset == m.Before)
+}
+
+// taking says that the group is being taken over from somebody else, and it is not known that this was written.
+func (m Memory) taking() bool { return m.Wrote != None && m.Before == None }
+
+// wrote is the memory of a write; before is what it replaces of the mirror's.
+func (m *Memory) wrote(to, before int64) { m.Wrote, m.Before = to, before }
+
+// settle ends what is not known of the last write, now that the group has members: what it is at from here on may be theirs. What a write was to bring it back from, members may have read up
+// to again, so it is theirs; what a write was to bring it forward from, they do not come back to, so the write was not done.
+func (m *Memory) settle(destination *Offset) {
+	switch {
+	case destination != nil && m.Wrote != None && destination.Offset == m.Wrote:
+		m.wrote(m.Wrote, m.Wrote)
+	case destination != nil && destination.Offset == m.Before && m.Before < m.Wrote:
+		m.wrote(m.Before, m.Before)
+	default:
+		m.wrote(None, None)
+	}
 }
 
 // Look is what is known of one group in one partition at one moment.
@@ -83,7 +104,7 @@ type Decision struct {
 //
 // What the mirror wrote, it moves as the source moves, also back: a deliberate rewind is followed, and a restart alone, after which the source says what it said before, moves nothing
 // (F-62). What somebody else committed at the destination is left (F-57), until the group has moved on at the source, since that was noticed, to behind the place where it is here: then
-// whoever used it here has gone back, and what lies in between was processed there. Where mirroring has just begun, what the destination has is from before, and the group is taken over: a
+// whoever used it here has gone back, and what lies in between was processed there. Until that is written it is theirs, and is not moved back. Where mirroring has just begun, what the destination has is from before, and the group is taken over: a
 // cluster that was failed back to keeps offsets of records that it has no more.
 //
 // When a mirror stops, the last look is with Memory.Seen as the source's offset and the last mirror offset as Replicated: so a group ends where the source had it last, and never
@@ -97,29 +118,33 @@ func Decide(l Look) Decision {
 	moved := l.Memory.Seen != None && l.Source.Offset != l.Memory.Seen
 	d.Memory.Seen, d.Memory.SeenEpoch = l.Source.Offset, l.Source.LeaderEpoch
 	if l.Active {
+		d.Memory.settle(l.Destination)
 		d.Reason = IsActive
 		return d
 	}
 	to := Place(*l.Source, l.Copy)
 	own := l.First || l.Memory.own(l.Destination)
-	same := l.Destination != nil && l.Destination.Offset == to.Offset && l.Destination.Metadata == to.Metadata
+	same := l.Destination != nil && l.Destination.Offset == to.Offset
 	switch {
-	case same && !own:
-		return d // it happens to be there: it stays somebody else's
-	case same:
-		d.Memory.Wrote, d.Memory.Before = to.Offset, to.Offset
+	case same && own && l.Destination.Metadata == to.Metadata:
+		d.Memory.wrote(to.Offset, to.Offset)
 		if l.Renew {
 			d.Write = &to
 		}
-		return d
-	case !own && !(moved && to.Offset > l.Destination.Offset):
+	case same && !own: // it happens to be there: it stays somebody else's
+		d.Memory.wrote(None, None)
+	case l.Destination == nil:
+		d.Write = &to
+		d.Memory.wrote(to.Offset, to.Offset)
+	case own:
+		d.Write = &to
+		d.Memory.wrote(to.Offset, l.Destination.Offset)
+	case to.Offset > l.Destination.Offset && (moved || l.Memory.taking()):
+		d.Write = &to
+		d.Memory.wrote(to.Offset, None)
+	default:
+		d.Memory.wrote(None, None)
 		d.Reason = Moved
-		return d
-	}
-	d.Write = &to
-	d.Memory.Wrote, d.Memory.Before = to.Offset, None
-	if l.Destination != nil {
-		d.Memory.Before = l.Destination.Offset
 	}
 	return d
 }

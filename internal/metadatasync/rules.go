@@ -5,7 +5,7 @@ type RulesLook[T comparable] struct {
 	Source      []T // those that the mirror follows
 	Destination []T
 	Memory      []T // that the mirror made
-	Missed      []T // of Memory, that the source had not when it was looked at before this time
+	Missed      []T // of Memory, that the source had not when it was looked at before this time: the last decision's Missed, nothing after a restart
 }
 
 // RulesDecision is what to do. Memory is to be remembered, durably, before Create and Delete are carried out; Done when they were.
@@ -29,7 +29,7 @@ func Rules[T comparable](l RulesLook[T]) (d RulesDecision[T]) {
 		case !there:
 			// somebody has removed it, or this program did and could not say so
 		case before:
-			d.Memory, d.Delete = append(d.Memory, r), append(d.Delete, r)
+			d.Memory, d.Missed, d.Delete = append(d.Memory, r), append(d.Missed, r), append(d.Delete, r)
 		default:
 			d.Memory, d.Done, d.Missed = append(d.Memory, r), append(d.Done, r), append(d.Missed, r)
 		}
