@@ -6,6 +6,8 @@
 // (fails over), pauses and describes from anywhere. The topics cannot be read or written at the destination until they are stopped. An existing topic of that name at the destination is
 // closed for clients if it is empty, and refused if it is not.
 //
+// With -preflight it only looks at both clusters, changes nothing, and says what stands in the way; then the exit status is 1.
+//
 // It speaks PLAINTEXT only, and it has no failback: a program of yours sets kraft.Config's options and calls Mirror.PlanFailback and ExecuteFailback.
 package main
 
@@ -35,6 +37,15 @@ type options struct {
 	listen, advertised, listener       string
 	folder, name                       string
 	node, replicas                     int
+	preflight                          bool
+}
+
+// config is how the destination is joined.
+func (o options) config() kraft.Config {
+	return kraft.Config{
+		NodeID: int32(o.node), Controllers: o.controllers, Listen: o.listen, Advertised: o.advertised, ListenerName: o.listener, Folder: o.folder,
+		ReplicationFactor: o.replicas, MinInSyncReplicas: min(o.replicas, kraft.DefaultMinInSyncReplicas),
+	}
 }
 
 func main() {
@@ -56,6 +67,7 @@ func main() {
 	flag.StringVar(&o.name, "mirror", "dr", "name of the mirror, as verbs call it")
 	flag.IntVar(&o.node, "node", 9999, "broker id of this process; no other broker's")
 	flag.IntVar(&o.replicas, "replicas", 3, "copies of a topic on the destination's brokers")
+	flag.BoolVar(&o.preflight, "preflight", false, "only look, and say what stands in the way")
 	flag.Parse()
 	if len(o.source) == 0 || len(o.topics) == 0 || len(o.controllers) == 0 || len(o.state) == 0 || o.listen == "" || o.folder == "" || flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "joinkafka: -source, -topic, -controllers, -state, -listen and -folder are needed")
@@ -64,7 +76,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Stdout, o); err != nil {
+	do := run
+	if o.preflight {
+		do = preflight
+	}
+	if err := do(ctx, os.Stdout, o); err != nil {
 		fmt.Fprintln(os.Stderr, "joinkafka:", err)
 		os.Exit(1)
 	}
@@ -84,17 +100,16 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		return err
 	}
 	closers = append(closers, records.Close)
-	destination, err := kraft.Join(ctx, kraft.Config{
-		NodeID: int32(o.node), Controllers: o.controllers, Listen: o.listen, Advertised: o.advertised, ListenerName: o.listener, Folder: o.folder, Remember: records,
-		ReplicationFactor: o.replicas, MinInSyncReplicas: min(o.replicas, kraft.DefaultMinInSyncReplicas),
-		Notice: func(e kraft.Event) {
-			if e.Partition.Topic != "" {
-				fmt.Fprintf(out, "%s: %s-%d: %s\n", e.Kind, e.Partition.Topic, e.Partition.Partition, e.Text)
-				return
-			}
-			fmt.Fprintf(out, "%s: %s\n", e.Kind, e.Text)
-		},
-	})
+	joining := o.config()
+	joining.Remember = records
+	joining.Notice = func(e kraft.Event) {
+		if e.Partition.Topic != "" {
+			fmt.Fprintf(out, "%s: %s-%d: %s\n", e.Kind, e.Partition.Topic, e.Partition.Partition, e.Text)
+			return
+		}
+		fmt.Fprintf(out, "%s: %s\n", e.Kind, e.Text)
+	}
+	destination, err := kraft.Join(ctx, joining)
 	if err != nil {
 		return err
 	}

@@ -74,15 +74,18 @@ func TestRealKafkaReadmeShowsARealRun(t *testing.T) {
 	}
 	listen := l.Addr().String()
 	l.Close()
+	o := options{
+		source: source.ListenAddrs(), topics: []string{"orders"}, controllers: kafka.ControllerAddresses(), state: kafka.Bootstrap(), listen: listen, folder: t.TempDir(),
+		name: "dr", node: 9999, replicas: 3,
+	}
+	looked := &output{}
+	if err := preflight(t.Context(), looked, o); err != nil || strings.Contains(looked.String(), "\nblocks ") || !strings.Contains(looked.String(), "destination, topics: 1 topic will be created (orders)") {
+		t.Errorf("before it joins: %v\n%s", err, looked)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	out, ended := &output{}, make(chan error, 1)
-	go func() {
-		ended <- run(ctx, out, options{
-			source: source.ListenAddrs(), topics: []string{"orders"}, controllers: kafka.ControllerAddresses(), state: kafka.Bootstrap(), listen: listen, folder: t.TempDir(),
-			name: "dr", node: 9999, replicas: 3,
-		})
-	}()
+	go func() { ended <- run(ctx, out, o) }()
 	out.await(t, "the brokers hold it up to 3")
 
 	records, err := kafkastore.Open(t.Context(), kafkastore.Config{Seeds: kafka.Bootstrap()})
