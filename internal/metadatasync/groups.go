@@ -104,8 +104,8 @@ type Decision struct {
 //
 // What the mirror wrote, it moves as the source moves, also back: a deliberate rewind is followed, and a restart alone, after which the source says what it said before, moves nothing
 // (F-62). What somebody else committed at the destination is left (F-57), until the group has moved on at the source, since that was noticed, to behind the place where it is here: then
-// whoever used it here has gone back, and what lies in between was processed there. Until that is written it is theirs, and is not moved back. Where mirroring has just begun, what the destination has is from before, and the group is taken over: a
-// cluster that was failed back to keeps offsets of records that it has no more.
+// whoever used it here has gone back, and what lies in between was processed there. Until that is written it is theirs, and is not moved back. Where mirroring has just begun, what the
+// destination has is from before, and the group is taken over: a cluster that was failed back to keeps offsets of records that it has no more.
 //
 // When a mirror stops, the last look is with Memory.Seen as the source's offset and the last mirror offset as Replicated: so a group ends where the source had it last, and never
 // behind where the mirror ended.
