@@ -300,6 +300,9 @@ func (f *fake) effect(req kmsg.Request) kmsg.Response {
 		f.create(req.Topics[0].Topic, replicas)
 		return kmsg.NewPtrCreatePartitionsResponse()
 	case *kmsg.IncrementalAlterConfigsRequest:
+		if req.ValidateOnly {
+			return kmsg.NewPtrIncrementalAlterConfigsResponse()
+		}
 		for _, r := range req.Resources {
 			for _, c := range r.Configs {
 				f.setting(r.ResourceName, c.Name, c.Value)

@@ -408,7 +408,11 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 	}); err != nil {
 		return err
 	}
+	back := m.Configs
 	return d.remembered.change(ctx, topic, t.ID, func(m *memory) {
+		if !sameSettings(m.Configs, back) { // a peer has changed what the topic is to have: it is put back the next time
+			return
+		}
 		if m.Takers = d.otherTakers(*m); len(m.Takers) == 0 { // a take-over that has begun meanwhile needs it again
 			m.Configs, m.Unconfirmed = nil, nil
 		}

@@ -29,6 +29,7 @@ type requests struct {
 	reassign       gather[reassignment, error]
 	elect          gather[mirror.TopicPartition, error]
 	configs        gather[configChange, error]
+	configsTried   gather[configChange, error] // changes nothing: would it be taken?
 	showUps        gather[showUp, error]
 }
 
@@ -83,7 +84,10 @@ func newRequests(cfg *Config, client *kraftclient.Client, brokerEpoch func() int
 	r.elect = gather[mirror.TopicPartition, error]{most: mostPartitions, bound: bound, send: func(ctx context.Context, qs []mirror.TopicPartition) ([]error, error) {
 		return r.sendElect(ctx, preferredElection, qs)
 	}}
-	r.configs = gather[configChange, error]{most: mostTopics, bound: bound, send: r.sendConfigs}
+	for to, try := range map[*gather[configChange, error]]bool{&r.configs: false, &r.configsTried: true} {
+		to.most, to.bound = mostTopics, bound
+		to.send = func(ctx context.Context, qs []configChange) ([]error, error) { return r.sendConfigs(ctx, try, qs) }
+	}
 	r.showUps = gather[showUp, error]{most: mostPartitions, bound: bound, send: func(ctx context.Context, qs []showUp) ([]error, error) {
 		return r.sendShowUps(ctx, brokerEpoch(), qs)
 	}}
@@ -223,8 +227,10 @@ func (r *requests) sendElect(ctx context.Context, kind election, qs []mirror.Top
 	return out, nil
 }
 
-func (r *requests) sendConfigs(ctx context.Context, qs []configChange) ([]error, error) {
+// sendConfigs changes settings of topics, or only asks whether it could.
+func (r *requests) sendConfigs(ctx context.Context, try bool, qs []configChange) ([]error, error) {
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.ValidateOnly = try
 	for _, q := range qs {
 		res := kmsg.NewIncrementalAlterConfigsRequestResource()
 		res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, q.topic

@@ -108,7 +108,7 @@ func (d *Destination) guarded(ctx context.Context, req kmsg.Request, send func()
 	}
 	switch req.(type) {
 	case *kmsg.AlterPartitionRequest, *kmsg.AllocateProducerIDsRequest, *kmsg.AlterPartitionAssignmentsRequest, *kmsg.ElectLeadersRequest, *kmsg.IncrementalAlterConfigsRequest,
-		*kmsg.CreateTopicsRequest, *kmsg.CreatePartitionsRequest, *kmsg.UnregisterBrokerRequest:
+		*kmsg.CreateTopicsRequest, *kmsg.CreatePartitionsRequest, *kmsg.UnregisterBrokerRequest, *kmsg.CreateACLsRequest, *kmsg.DeleteACLsRequest:
 		if err := d.membership.inSession(); err != nil {
 			return nil, err
 		}

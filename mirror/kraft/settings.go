@@ -1,6 +1,9 @@
 package kraft
 
-import "sync"
+import (
+	"maps"
+	"sync"
+)
 
 // topicSettings says, by topic, who needs its safe settings now, and keeps setting them and putting them back apart.
 type topicSettings struct {
@@ -45,4 +48,9 @@ func (d *Destination) settingsLock(topic string) turn {
 		d.settings.locks[topic] = newTurn()
 	}
 	return d.settings.locks[topic]
+}
+
+// sameSettings says whether settings are the same; nil values are settings that are not set.
+func sameSettings(a, b map[string]*string) bool {
+	return maps.EqualFunc(a, b, func(x, y *string) bool { return (x == nil) == (y == nil) && (x == nil || *x == *y) })
 }
