@@ -412,11 +412,7 @@ func (c *call) noteFound(ctx context.Context, before Settings) error {
 
 // checkSettings checks settings that are to be stored, and returns them under their own names.
 func (a *Admin) checkSettings(s Settings) (Settings, error) {
-	stored := slices.DeleteFunc(s.storedFaults(), func(f *SettingError) bool { // a name that is not known is wrong enough
-		_, known := lookUpSetting(f.Setting)
-		return !known
-	})
-	if err := joinFaults(append(s.faults(MirrorSetting), stored...)); err != nil {
+	if err := joinFaults(s.mirrorFaults()); err != nil {
 		return nil, a.failed(InvalidConfig, "", err, "nothing has changed")
 	}
 	return s.Canonical()

@@ -245,9 +245,11 @@ func (p *preflight) look(ctx context.Context) {
 // settings reads the filters; false: they say nothing.
 func (p *preflight) settings() bool {
 	s, good := p.cfg.Settings, true
-	faults := s.faults(MirrorSetting)
-	slices.SortFunc(faults, func(a, b *SettingError) int { return cmp.Compare(a.Setting, b.Setting) })
-	for _, f := range faults {
+	faults := s.mirrorFaults()
+	slices.SortFunc(faults, func(a, b *SettingError) int {
+		return cmp.Or(cmp.Compare(a.Setting, b.Setting), cmp.Compare(a.Problem, b.Problem))
+	})
+	for _, f := range slices.CompactFunc(faults, func(a, b *SettingError) bool { return *a == *b }) {
 		good = false
 		p.addf(AboutSettings, FindingBlocks, "", nil, "correct it", "%v", f)
 	}

@@ -289,6 +289,8 @@ func TestPreflightSaysWhatWasNotLookedAt(t *testing.T) {
 		{"itself", mirror.PreflightConfig{Settings: allTopics, Source: a.Cluster, Destination: a.Cluster}, []string{"blocks source, clusters: it is the destination itself: cluster id A on both sides"}},
 		{"another source than the pinned one", mirror.PreflightConfig{Settings: mirror.Settings{"source.cluster.id": "Z", "mirror.topics.include": "o.*"}, Source: a.Cluster, Destination: b.Cluster}, []string{
 			"blocks source, clusters: its id is A, and setting source.cluster.id names Z"}},
+		{"a secret in the settings", mirror.PreflightConfig{Settings: mirror.Settings{"bootstrap.servers": "a:1", "ssl.key.password": "hunter2", "mirror.topics.include": "o.*"}, OpenSource: opening(bare, nil)}, []string{
+			"blocks settings: setting ssl.key.password = \"[hidden]\": holds a secret itself"}},
 		{"faulty settings", mirror.PreflightConfig{Settings: mirror.Settings{"mirror.topics.include": "(", "mirror.acl.include": "EAT"}, OpenSource: opening(bare, nil), Destination: b.Cluster}, []string{
 			"blocks settings: …mirror.acl.include", "blocks settings: …mirror.topics.include", "blocks settings: setting bootstrap.servers is missing"}},
 	} {

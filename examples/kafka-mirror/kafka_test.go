@@ -2,8 +2,11 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/mirror/kafkastore"
@@ -18,6 +21,53 @@ func TestRealKafka(t *testing.T) {
 	})
 	t.Run("ReadmeShowsARealRun", func(t *testing.T) { readmeShowsARealRun(t, kafka) })
 	t.Run("CommandConfig", func(t *testing.T) { commandConfig(t, kafka) })
+	t.Run("Preflight", func(t *testing.T) { preflightWithoutRights(t, kafka) })
+}
+
+// preflightWithoutRights: a user that may do nothing is told each right that a mirror needs, and with the lines that it prints nothing of them is missing any more.
+func preflightWithoutRights(t *testing.T, kafka *kafkatest.Cluster) {
+	kafka.CreateTopic(kafkatest.Topic{Name: "bills", Replication: 3})
+	secrets := writeFile(t, "secrets.properties", "password="+password)
+	login := []string{"security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN",
+		`sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="viewer" password="${file:` + secrets + `:password}";`}
+	viewer := writeFile(t, "viewer.properties", login...)
+	from := writeFile(t, "from.properties", append(login, "bootstrap.servers="+kafka.Listener("LOGIN")[0])...)
+	into := writeFile(t, "into.properties", "bootstrap.servers="+startSource(t, "bills").ListenAddrs()[0])
+	asSource := []string{"--preflight", "--store", filepath.Join(t.TempDir(), "none"), "--mirror", "x", "--topics", "bills", "--mirror-config", from}
+	asDestination := []string{"--preflight", "--bootstrap-server", kafka.Listener("LOGIN")[0], "--command-config", viewer, "--mirror", "x", "--topics", "bills", "--mirror-config", into}
+	look := func(args []string, status int, missing ...string) {
+		t.Helper()
+		got, out, complaints := command(t, args...)
+		var lines []string
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "rights: ") && !strings.HasPrefix(line, "fine") {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		if got != status || len(lines) != len(missing) {
+			t.Errorf("exit status %d, want %d, with %q\n%s%s", got, status, missing, out, complaints)
+			return
+		}
+		for i, words := range missing {
+			if !strings.HasPrefix(lines[i], words) {
+				t.Errorf("%s\nlacks %q", lines[i], words)
+			}
+		}
+		if strings.Contains(out+complaints, password) {
+			t.Errorf("a password was printed\n%s%s", out, complaints)
+		}
+	}
+	look(asSource, 1, "blocks  source, rights: Describe on 1 topic is not allowed", "blocks  source, rights: Read on 1 topic is not allowed", "warns   source, rights: DescribeConfigs on 1 topic is not allowed",
+		"warns   source, rights: Describe on the cluster is not allowed")
+	kafka.Allow("User:viewer", []string{"bills"}, kadm.OpRead) // and so Describe
+	look(asSource, 0, "warns   source, rights: DescribeConfigs on 1 topic is not allowed", "warns   source, rights: Describe on the cluster is not allowed")
+	kafka.CreateACLs(kadm.NewACLs().Allow("User:viewer").AllowHosts("*").Topics("__mirror_").ResourcePatternType(kadm.ACLPatternPrefixed).Operations(kadm.OpRead))
+	look(asDestination, 0, "warns   destination, rights: AlterConfigs on 1 topic is not allowed", "warns   destination, rights: Describe on the cluster is not allowed",
+		"warns   destination, rights: Alter on the cluster is not allowed")
+	kafka.Allow("User:viewer", []string{"bills"}, kadm.OpAlterConfigs)
+	kafka.CreateACLs(kadm.NewACLs().Allow("User:viewer").AllowHosts("*").Clusters().Operations(kadm.OpDescribe, kadm.OpAlter))
+	look(asSource, 0)
+	look(asDestination, 0)
 }
 
 // readmeShowsARealRun: the four lines of the README, with the desired state in a real Kafka cluster and a mirror that follows it, print what the README shows.
