@@ -129,11 +129,11 @@ type answer struct {
 	mirror.GroupOffsets
 	broker int32
 	silent bool // the broker did not answer
-	stale  bool // it is not the group's coordinator any more
+	again  bool // it is not the group's coordinator any more, or not yet
 }
 
 // GroupOffsets is mirror.GroupReader's: one OffsetFetch for each coordinator and mostGroups of its groups (KIP-709), with stable offsets only (KIP-447), and one DescribeShareGroupOffsets for
-// its share groups (KIP-932). A coordinator that is none any more, or does not answer, is looked up anew and the new one asked within the same call.
+// its share groups (KIP-932). A coordinator that is none any more, or does not answer, is looked up anew and the new one asked within the same call; one that is none yet is waited for.
 func (c *Client) GroupOffsets(ctx context.Context, groups []mirror.Group) (map[string]mirror.GroupOffsets, error) {
 	answers := make(map[string]answer, len(groups))
 	kinds := make(map[string]mirror.GroupKind, len(groups))
@@ -142,7 +142,7 @@ func (c *Client) GroupOffsets(ctx context.Context, groups []mirror.Group) (map[s
 	}
 	open := slices.Sorted(maps.Keys(kinds))
 	var failed error
-	for try := 0; len(open) > 0 && try < 2; try++ {
+	for try := 0; len(open) > 0 && try <= mostPauses; try++ {
 		found, unknown, err := c.find(ctx, open)
 		for g, reason := range unknown {
 			if before := answers[g]; !before.silent { // that its coordinator is silent says more
@@ -157,11 +157,19 @@ func (c *Client) GroupOffsets(ctx context.Context, groups []mirror.Group) (map[s
 			kind   mirror.GroupKind
 		}
 		at := map[place][]string{}
+		same := false
 		for _, g := range open {
-			if broker, ok := found[g]; ok && !(answers[g].silent && answers[g].broker == broker) {
-				p := place{broker, kinds[g]}
-				at[p] = append(at[p], g)
+			broker, ok := found[g]
+			before := answers[g]
+			if !ok || before.silent && before.broker == broker {
+				continue
 			}
+			same = same || before.again && before.broker == broker
+			p := place{broker, kinds[g]}
+			at[p] = append(at[p], g)
+		}
+		if same && !wait(ctx, firstPause<<(try-1)) {
+			break
 		}
 		var mu sync.Mutex
 		var all sync.WaitGroup
@@ -186,7 +194,7 @@ func (c *Client) GroupOffsets(ctx context.Context, groups []mirror.Group) (map[s
 					case a.silent:
 						c.coordinators.forgetBroker(p.broker)
 						open = append(open, g)
-					case a.stale:
+					case a.again:
 						c.coordinators.forget(g, p.broker)
 						open = append(open, g)
 					}
@@ -203,9 +211,9 @@ func (c *Client) GroupOffsets(ctx context.Context, groups []mirror.Group) (map[s
 	return result, failed
 }
 
-// isStale says that a broker is not, or not yet, the coordinator that it was taken for.
-func isStale(code int16) bool {
-	return code == kerr.NotCoordinator.Code || code == kerr.CoordinatorNotAvailable.Code
+// isAgain says that a broker is not the coordinator that it was taken for, or not yet.
+func isAgain(code int16) bool {
+	return code == kerr.NotCoordinator.Code || code == kerr.CoordinatorNotAvailable.Code || code == kerr.CoordinatorLoadInProgress.Code
 }
 
 // unanswered is the same reason for all groups of a request.

@@ -80,7 +80,7 @@ func offsetsOf(broker int32, g *kmsg.OffsetFetchResponseGroup) answer {
 	case kerr.GroupIDNotFound.Code: // it does not exist, or is a share group here
 		return answer{}
 	default:
-		return answer{GroupOffsets: mirror.GroupOffsets{Err: &BrokerError{Broker: broker, API: api, Err: kerr.ErrorForCode(g.ErrorCode)}}, stale: isStale(g.ErrorCode)}
+		return answer{GroupOffsets: mirror.GroupOffsets{Err: &BrokerError{Broker: broker, API: api, Err: kerr.ErrorForCode(g.ErrorCode)}}, again: isAgain(g.ErrorCode)}
 	}
 	a := answer{GroupOffsets: mirror.GroupOffsets{Offsets: map[mirror.TopicPartition]mirror.GroupOffset{}}}
 	var refused BrokersError
@@ -90,8 +90,8 @@ func offsetsOf(broker int32, g *kmsg.OffsetFetchResponseGroup) answer {
 			switch {
 			case p.ErrorCode == kerr.UnstableOffsetCommit.Code:
 				a.Pending = append(a.Pending, tp)
-			case isStale(p.ErrorCode): // a broker before 3.0 says it of partitions
-				return answer{GroupOffsets: mirror.GroupOffsets{Err: &BrokerError{Broker: broker, API: api, Err: kerr.ErrorForCode(p.ErrorCode)}}, stale: true}
+			case isAgain(p.ErrorCode): // a broker before 3.0 says it of partitions
+				return answer{GroupOffsets: mirror.GroupOffsets{Err: &BrokerError{Broker: broker, API: api, Err: kerr.ErrorForCode(p.ErrorCode)}}, again: true}
 			case p.ErrorCode != 0:
 				refused = append(refused, &BrokerError{Broker: broker, API: api, Err: fmt.Errorf("%s-%d: %w", tp.Topic, tp.Partition, kerr.ErrorForCode(p.ErrorCode))})
 			case p.Offset >= 0:
@@ -138,8 +138,8 @@ func inParts(group string, offsets map[mirror.TopicPartition]mirror.GroupOffset)
 }
 
 // WriteGroupOffsets is mirror.GroupWriter's: OffsetCommit as a member of no generation (Kafka's own way to move a group without members), or AlterShareGroupOffsets (KIP-932). The
-// coordinator refuses both where there are members. A coordinator that is none any more, or does not answer, is looked up anew and the new one asked within the same call: writing twice
-// what one has written is no harm.
+// coordinator refuses both where there are members. A coordinator that is none any more, or does not answer, is looked up anew and the new one asked within the same call, and one
+// that is none yet is waited for: writing twice what one has written is no harm.
 func (c *Client) WriteGroupOffsets(ctx context.Context, group mirror.Group, offsets map[mirror.TopicPartition]mirror.GroupOffset) (map[mirror.TopicPartition]error, error) {
 	write, api := c.commitOffsets, "OffsetCommit"
 	if group.Kind == mirror.ShareGroup {
@@ -162,13 +162,13 @@ func (c *Client) WriteGroupOffsets(ctx context.Context, group mirror.Group, offs
 func (c *Client) writePart(ctx context.Context, group, api string, unsure *bool, write func(broker int32) (map[mirror.TopicPartition]error, error), part []mirror.TopicPartition, refused map[mirror.TopicPartition]error) error {
 	var last *BrokerError
 	silent := false
-	for range 2 {
+	for try := 0; try <= mostPauses; try++ {
 		broker, err := c.coordinator(ctx, group)
 		switch {
-		case last != nil && (err != nil || silent && broker == last.Broker):
-			return last
-		case err != nil:
+		case last == nil && err != nil:
 			return err
+		case err != nil, last != nil && last.Broker == broker && (silent || !wait(ctx, firstPause<<(try-1))):
+			return last
 		}
 		answers, err := write(broker)
 		if err == nil {
@@ -192,7 +192,7 @@ func (c *Client) writePart(ctx context.Context, group, api string, unsure *bool,
 		case !isCode:
 			silent, *unsure = true, true
 			c.coordinators.forgetBroker(broker)
-		case isStale(code.Code):
+		case isAgain(code.Code):
 			silent = false
 			// A coordinator whose write was not replicated in time says the same (Kafka: OffsetCommit maps NOT_ENOUGH_REPLICAS to it).
 			*unsure = *unsure || code == kerr.CoordinatorNotAvailable

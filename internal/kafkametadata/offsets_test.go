@@ -143,12 +143,14 @@ func TestF57AnswersThatMeanActive(t *testing.T) {
 		}
 	}
 	for _, code := range []*kerr.Error{kerr.GroupAuthorizationFailed, kerr.CoordinatorLoadInProgress, kerr.InvalidGroupID, kerr.RequestTimedOut} {
-		f := newGroupCluster(1)
-		f.group("g", 1, nil).code = code.Code
-		refused, err := New(f, time.Second).WriteGroupOffsets(t.Context(), mirror.Group{Name: "g"}, at("t", 4))
-		if errors.Is(err, mirror.ErrGroupActive) || !errors.Is(err, code) || len(refused) != 0 {
-			t.Errorf("%s: %v, refused %v", code.Message, err, refused)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			f := newGroupCluster(1)
+			f.group("g", 1, nil).code = code.Code
+			refused, err := New(f, time.Second).WriteGroupOffsets(t.Context(), mirror.Group{Name: "g"}, at("t", 4))
+			if errors.Is(err, mirror.ErrGroupActive) || !errors.Is(err, code) || len(refused) != 0 {
+				t.Errorf("%s: %v, refused %v", code.Message, err, refused)
+			}
+		})
 	}
 }
 
@@ -262,28 +264,70 @@ func TestCoordinatorThatMoved(t *testing.T) {
 	}
 }
 
-// TestCoordinatorThatIsNone: it is asked twice, not for ever, and a write that may have happened is not called refused for members.
+// TestCoordinatorThatIsNone: it is asked a few times, not for ever, and a write that may have happened is not called refused for members.
 func TestCoordinatorThatIsNone(t *testing.T) {
-	f := newGroupCluster(1, 2)
-	f.group("g", 1, at("t", 1))
-	f.told["g"] = 2
-	c := New(f, time.Second)
-	if got, err := c.GroupOffsets(t.Context(), named("g")); err != nil || !errors.Is(got["g"].Err, kerr.NotCoordinator) || f.count(kmsg.OffsetFetch) != 2 {
-		t.Errorf("%v, %+v, asked %d times", err, got, f.count(kmsg.OffsetFetch))
-	}
-	if _, err := c.WriteGroupOffsets(t.Context(), mirror.Group{Name: "g"}, at("t", 4)); !errors.Is(err, kerr.NotCoordinator) || f.count(kmsg.OffsetCommit) != 2 {
-		t.Errorf("%v, asked %d times", err, f.count(kmsg.OffsetCommit))
-	}
-	delete(f.told, "g")
-	tries := 0
-	f.replies[kmsg.OffsetCommit] = func(r kmsg.Response) {
-		if tries++; tries == 1 {
-			r.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode = kerr.CoordinatorNotAvailable.Code
-			f.groups["g"].state = "Stable"
+	synctest.Test(t, func(t *testing.T) {
+		f := newGroupCluster(1, 2)
+		f.group("g", 1, at("t", 1))
+		f.told["g"] = 2
+		c := New(f, time.Second)
+		began := time.Now()
+		if got, err := c.GroupOffsets(t.Context(), named("g")); err != nil || !errors.Is(got["g"].Err, kerr.NotCoordinator) || f.count(kmsg.OffsetFetch) != 5 {
+			t.Errorf("%v, %+v, asked %d times", err, got, f.count(kmsg.OffsetFetch))
 		}
-	}
-	_, err := c.WriteGroupOffsets(t.Context(), mirror.Group{Name: "g"}, at("t", 4))
-	if err == nil || errors.Is(err, mirror.ErrGroupActive) || !errors.Is(err, kerr.UnknownMemberID) || f.groups["g"].offsets[tp("t", 0)].Offset != 4 {
-		t.Errorf("written, and then active: %v", err)
+		if _, err := c.WriteGroupOffsets(t.Context(), mirror.Group{Name: "g"}, at("t", 4)); !errors.Is(err, kerr.NotCoordinator) || f.count(kmsg.OffsetCommit) != 5 {
+			t.Errorf("%v, asked %d times", err, f.count(kmsg.OffsetCommit))
+		}
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer stop()
+		if got, err := c.GroupOffsets(ctx, named("g")); err != nil || got["g"].Err == nil {
+			t.Errorf("%v, %+v", err, got)
+		}
+		delete(f.told, "g")
+		tries := 0
+		f.replies[kmsg.OffsetCommit] = func(r kmsg.Response) {
+			if tries++; tries == 1 {
+				r.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode = kerr.CoordinatorNotAvailable.Code
+				f.groups["g"].state = "Stable"
+			}
+		}
+		_, err := New(f, time.Second).WriteGroupOffsets(t.Context(), mirror.Group{Name: "g"}, at("t", 4))
+		if err == nil || errors.Is(err, mirror.ErrGroupActive) || !errors.Is(err, kerr.UnknownMemberID) || f.groups["g"].offsets[tp("t", 0)].Offset != 4 {
+			t.Errorf("written, and then active: %v", err)
+		}
+	})
+}
+
+// TestCoordinatorThatIsNoneYet: the brokers tell of a new coordinator before it knows that itself, and then it loads its groups.
+func TestCoordinatorThatIsNoneYet(t *testing.T) {
+	for _, kind := range []string{"classic", "share"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newGroupCluster(1, 2)
+			g := f.group("g", 2, starts("t", 1))
+			g.kind = kind
+			group := mirror.Group{Name: "g"}
+			if kind == "share" {
+				group.Kind = mirror.ShareGroup
+			}
+			asked := 0
+			f.before = func(_ int32, req kmsg.Request) {
+				switch kmsg.Key(req.Key()) {
+				case kmsg.OffsetFetch, kmsg.OffsetCommit, kmsg.DescribeShareGroupOffsets, kmsg.AlterShareGroupOffsets:
+					asked++
+					g.code = []int16{0, kerr.NotCoordinator.Code, kerr.NotCoordinator.Code, kerr.CoordinatorLoadInProgress.Code, 0}[asked]
+				}
+			}
+			c := New(f, time.Second)
+			if got, err := c.GroupOffsets(t.Context(), []mirror.Group{group}); err != nil || got["g"].Err != nil || got["g"].Offsets[tp("t", 0)].Offset != 1 || asked != 4 {
+				t.Errorf("%s: read: %v, %+v, asked %d times", kind, err, got, asked)
+			}
+			asked = 0
+			if refused, err := c.WriteGroupOffsets(t.Context(), group, starts("t", 4)); err != nil || len(refused) != 0 || g.offsets[tp("t", 0)].Offset != 4 || asked != 4 {
+				t.Errorf("%s: write: %v, refused %v, asked %d times", kind, err, refused, asked)
+			}
+		})
 	}
 }

@@ -47,7 +47,7 @@ func shareOffsetsOf(broker int32, g *kmsg.DescribeShareGroupOffsetsResponseGroup
 		return answer{}
 	default:
 		err := shareError(g.ErrorCode, g.ErrorMessage)
-		return answer{GroupOffsets: mirror.GroupOffsets{Err: &BrokerError{Broker: broker, API: api, Err: err}}, stale: isStale(g.ErrorCode)}
+		return answer{GroupOffsets: mirror.GroupOffsets{Err: &BrokerError{Broker: broker, API: api, Err: err}}, again: isAgain(g.ErrorCode)}
 	}
 	a := answer{GroupOffsets: mirror.GroupOffsets{Offsets: map[mirror.TopicPartition]mirror.GroupOffset{}}}
 	var refused BrokersError

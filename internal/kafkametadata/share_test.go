@@ -124,7 +124,7 @@ func TestClusterWithoutShareGroups(t *testing.T) {
 	f.newest = map[kmsg.Key]int16{}
 	f.groups["s"].code = kerr.UnsupportedVersion.Code
 	is(t, true)
-	f.groups["s"].code = kerr.CoordinatorLoadInProgress.Code
+	f.groups["s"].code = kerr.GroupAuthorizationFailed.Code
 	is(t, false)
 	f.dead[1] = true
 	c := New(f, time.Second)
