@@ -361,3 +361,26 @@ func (n noting) OpenFetcher(ctx context.Context, broker int32, o mirror.FetchOpt
 	n.note(o)
 	return n.Source.OpenFetcher(ctx, broker, o)
 }
+
+// TestAcceptance2_13DiscoverySaysTheCautions: a topic that is found and deserves a second look is mirrored, and the event says why and what to do.
+func TestAcceptance2_13DiscoverySaysTheCautions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSide(t, memlog.Config{ClusterID: "A"}), newSide(t, memlog.Config{ClusterID: "B"})
+		a.local("_schemas", 1)
+		a.local("orders", 1)
+		m := follow(t, "m", a, b)
+		defer m.close()
+		set(t, b, "mirror.topics.include", ".*")
+		m.untilWishes(b, "_schemas=m", "orders=m")
+		m.untilInStep()
+		found := map[string]string{}
+		for _, e := range eventsOf[mirror.WishRecorded](m) {
+			found[e.Topic] = e.Reason
+		}
+		const reason = "the source has it, and it matches mirror.topics.include"
+		caution, _ := mirror.CautionOf("_schemas")
+		if found["orders"] != reason || found["_schemas"] != reason+"; caution: "+caution.String() {
+			t.Errorf("%q", found)
+		}
+	})
+}
