@@ -60,6 +60,7 @@ type Description struct {
 	// GroupsSeen is when a process looked at groups on both sides last; zero: never.
 	GroupsSeen time.Time
 	strays     map[string]int // how many partitions that the state store has in each state belong to no topic that is known here; without those that are done
+	unread     string         // which groups cannot be read, "" if none
 	deaf       bool           // reports cannot be read: nothing is known of processes, which does not say that there are none
 }
 
@@ -486,8 +487,8 @@ func (d Description) String() string {
 	t.line("%s", d.Head)
 	t.line("mirror %s  %s", d.Mirror, stamp(d.Taken))
 	t.line("%s", d.Clusters)
-	if line := d.groupsLine(); line != "" {
-		t.line("%s", line)
+	if len(d.Groups) > 0 {
+		t.line("%s", d.groupsLine())
 	}
 	if len(d.Nodes) > 0 {
 		var rows [][]string

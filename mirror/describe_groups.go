@@ -1,16 +1,14 @@
 package mirror
 
-import (
-	"cmp"
-	"fmt"
-)
+import "fmt"
 
 // fillGroups takes in what the desired state and the reports have of groups.
 func (d *Description) fillGroups(s *ControlState, reports *Reports) {
 	groups, err := GroupStatuses(*s, d.Mirror)
 	d.Groups = groups
 	if err != nil {
-		d.Notes = append(d.Notes, "some groups are not shown: "+err.Error())
+		d.unread = "some groups are not shown: " + err.Error()
+		d.Notes = append(d.Notes, d.unread)
 	}
 	for _, n := range reports.Nodes {
 		if n.Mirror == d.Mirror && n.GroupsSeen.After(d.GroupsSeen) && !ahead(n.GroupsSeen, d.Taken) {
@@ -48,11 +46,8 @@ func groupName(group, kind string) string {
 	return kind + " " + group
 }
 
-// groupsLine says in one line how the groups are; "" if none was ever followed.
+// groupsLine says in one line how the groups are.
 func (d *Description) groupsLine() string {
-	if len(d.Groups) == 0 && d.GroupsSeen.IsZero() {
-		return ""
-	}
 	var out []string
 	for i := range d.Groups {
 		g := &d.Groups[i]
@@ -83,7 +78,7 @@ func (p GroupPartitionStatus) Behind() Number {
 // GroupTable shows the groups for a person: a line for each partition, and how far the group is there.
 func (d Description) GroupTable() string {
 	var t planText
-	t.line("%s", cmp.Or(d.groupsLine(), "groups: none was ever followed"))
+	t.line("%s", d.groupsLine())
 	var rows [][]string
 	for _, g := range d.Groups {
 		recorded := "never"
@@ -107,6 +102,10 @@ func (d Description) GroupTable() string {
 		t.line("")
 		t.line("AT THE SOURCE: where the group was when that was recorded; it is recorded again when something of it changes. WRITTEN HERE: what the mirror wrote last, - if")
 		t.line("nothing, or if it was moved here since; what the group has committed here by itself is not shown. BEHIND: offsets that it reads again if it goes on here from what was written.")
+	}
+	if d.unread != "" {
+		t.line("")
+		t.line("%s", d.unread)
 	}
 	return t.String()
 }

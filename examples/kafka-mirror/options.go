@@ -36,6 +36,7 @@ var verbs = []verb{
 	{"create", "mirror mirror-config" + intent, "make a mirror, without topics"},
 	{"list", "", "all mirrors of the destination"},
 	{"describe", "mirror", "how a mirror is, or without --mirror all of them"},
+	{"groups", "mirror", "groups of the source that are followed, and how far each is at the destination"},
 	{"alter", "mirror mirror-config unset" + intent, "set settings of a mirror (--mirror-config), unset others (--unset)"},
 	{"delete", "mirror purge abandon" + intent, "take a mirror away; its topics stay as they are"},
 	{"start", chosen, "mirror topics"},

@@ -57,6 +57,8 @@ func (p *program) do(ctx context.Context) (err error) {
 		return p.showHistory(entries)
 	case "describe":
 		return p.describe(bounded, a)
+	case "groups":
+		return p.groups(bounded, a)
 	case "create":
 		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
 			return a.Create(ctx, settings, mirror.CreateOptions{DryRun: dryRun, Intent: intent})
