@@ -202,9 +202,22 @@ func TestSettingsAreNotChangedDuringACreation(t *testing.T) {
 	}
 }
 
+// oneOfATopic fails for a request that changes a topic twice: controllers refuse that (Kafka: ControllerApis, "each resource must appear at most once").
+func (f *fake) oneOfATopic() {
+	f.hook(func() {
+		f.before = func(_ context.Context, req kmsg.Request) error {
+			if alter, ok := req.(*kmsg.IncrementalAlterConfigsRequest); ok && len(alter.Resources) > 1 {
+				f.t.Error("one request changes a topic twice")
+			}
+			return nil
+		}
+	})
+}
+
 // TestSettingsChangedDuringAHandOver: a change that comes while the settings are put back, before it or after it, is what the topic has in the end, and nothing is remembered.
 func TestSettingsChangedDuringAHandOver(t *testing.T) {
 	f, d := startFake(t)
+	f.oneOfATopic()
 	f.topic("t", []int32{1, 2}) // handed over
 	ctx := within(t, 20*time.Second)
 	for round := range 40 {
@@ -240,6 +253,7 @@ func TestSettingsChangedDuringAHandOver(t *testing.T) {
 // TestSettingsChangedDuringATakeOver: whichever comes first, the topic is safe, and will have what was set; who reads meanwhile sees the old or the new value and never what this process sets.
 func TestSettingsChangedDuringATakeOver(t *testing.T) {
 	f, d := startFake(t)
+	f.oneOfATopic()
 	f.topic("t", []int32{1, 2})
 	f.set("t", minInSync, "2")
 	at := func() mirror.TopicID { d.says(t, "t"); x, _ := d.topic("t"); return x.ID }()
@@ -287,6 +301,43 @@ func TestSettingsChangedDuringATakeOver(t *testing.T) {
 		if got := d.says(t, "t"); !maps.Equal(got, map[string]string{minInSync: want}) {
 			t.Fatalf("round %d: after the stop the topic says %v", round, got)
 		}
+	}
+}
+
+// hookedLog calls a function before it is read.
+type hookedLog struct {
+	keyedlog.Log
+	before func()
+}
+
+func (l *hookedLog) Read(ctx context.Context, f func(keyedlog.View) error) error {
+	l.before()
+	return l.Log.Read(ctx, f)
+}
+
+// TestTopicConfigsWhileAPeerPutsThemBack: what a topic says was read before that, what is remembered of it after that.
+func TestTopicConfigsWhileAPeerPutsThemBack(t *testing.T) {
+	log := &hookedLog{Log: keyedlog.NewMemory(), before: func() {}}
+	f, d := startFake(t, func(cfg *Config) { cfg.Remember = log })
+	peer := f.process(func(cfg *Config) { cfg.NodeID, cfg.Remember = other, log.Log.(*keyedlog.Memory).Again() })
+	f.topic("t", []int32{1, 2})
+	f.set("t", minInSync, "1")
+	d.says(t, "t")
+	peer.says(t, "t")
+	d.hold(t, "t", map[string]*string{minInSync: text("2"), uncleanElection: nil})
+	if got := read(t, d, "t"); got[minInSync] != "2" { // what is remembered need not be read again
+		t.Fatalf("%v", got)
+	}
+	var met atomic.Bool
+	log.before = func() {
+		if !met.Swap(true) {
+			if err := peer.putBack(within(t, 5*time.Second), "t"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if got := read(t, d, "t"); got[minInSync] != "2" || !met.Load() {
+		t.Errorf("it is said to have %v", got)
 	}
 }
 
