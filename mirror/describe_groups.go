@@ -1,6 +1,10 @@
 package mirror
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"slices"
+)
 
 // fillGroups takes in what the desired state and the reports have of groups.
 func (d *Description) fillGroups(s *ControlState, reports *Reports) {
@@ -105,6 +109,33 @@ func (d Description) GroupTable() string {
 	}
 	if d.unread != "" {
 		t.line("")
+		t.line("%s", d.unread)
+	}
+	return t.String()
+}
+
+// GroupsOf is what a person has to know of groups before these topics are stopped, as FailoverPlan has it: those that would be on both sides, are active at the destination, or were not in step
+// when they were recorded last. "": no group reads the topics.
+func (d Description) GroupsOf(topics ...string) string {
+	s := Snapshot{Groups: d.Groups}
+	p := FailoverPlan{Taken: d.Taken}
+	for _, t := range d.Topics {
+		s.Topics = append(s.Topics, TopicSnapshot{Topic: t.Topic, MirrorName: t.MirrorName})
+		if slices.Contains(topics, t.Topic) {
+			outcome := OutcomeStop
+			if stopped(t.MirrorName) {
+				outcome = OutcomeDone
+			}
+			p.Topics = append(p.Topics, PlanTopic{Topic: t.Topic, Outcome: outcome})
+		}
+	}
+	p.addGroups(&s, math.MaxInt64) // of a group in which nothing changes nothing new is recorded, so none is old
+	var t planText
+	if line := p.groupsLine(); line != "" {
+		t.line("%s", line)
+	}
+	p.groupsText(&t)
+	if d.unread != "" {
 		t.line("%s", d.unread)
 	}
 	return t.String()

@@ -87,3 +87,32 @@ func TestDescribeNamesGroupsThatItCannotRead(t *testing.T) {
 		}
 	}
 }
+
+// TestDescribeSaysWhichGroupsAStopTearsApart: also where no process runs that could plan a failover.
+func TestDescribeSaysWhichGroupsAStopTearsApart(t *testing.T) {
+	w, c := describeWorld(t)
+	long := planTime.Add(-50 * time.Hour)
+	at := func(topics ...string) map[TopicPartition]partitionMemory {
+		partitions := map[TopicPartition]partitionMemory{}
+		for _, topic := range topics {
+			partitions[TopicPartition{topic, 0}] = memoryOf(700, 700, "")
+		}
+		return partitions
+	}
+	remember(t, c, "m", groupMemory{Group: "g", Looked: long, Partitions: at("orders", "clicks")}, groupMemory{Group: "quiet", Looked: long, Partitions: at("orders")},
+		groupMemory{Group: "moved", Looked: long, Partitions: at("done", "orders")}, groupMemory{Group: "elsewhere", Looked: long, Partitions: at("held")})
+	d := describe(t, w, c)
+	text := d.GroupsOf("orders")
+	for _, want := range []string{"GROUPS: 1 ON BOTH SIDES, 2 in step; see below: g\n", "g SPANS BOTH SIDES: orders stops with this plan, clicks stays in the mirror\n",
+		"clicks-0   stays  700, seen 2d ago  700           unknown since 2026-03-12 01:12:44 UTC, 0 then\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if text := d.GroupsOf("new"); text != "" {
+		t.Error(text)
+	}
+	if text := d.GroupsOf("done"); !strings.Contains(text, "moved SPANS BOTH SIDES: done is stopped, orders stays in the mirror\n") {
+		t.Error(text)
+	}
+}

@@ -12,9 +12,9 @@ import (
 	"github.com/clustermirror/clustermirror/mirror/filestore"
 )
 
-// TestGroups: what a mirror recorded of groups is shown while none of its processes runs and its source is dead.
+// TestGroups: what a mirror recorded of groups is shown while none of its processes runs, and so is who would be on both sides after a stop.
 func TestGroups(t *testing.T) {
-	source := startSource(t, "orders").ListenAddrs()[0]
+	source := startSource(t, "orders", "payments").ListenAddrs()[0]
 	dir := filepath.Join(t.TempDir(), "states")
 	config := writeFile(t, "dr.properties", "bootstrap.servers="+source)
 	s := &session{t: t, common: []string{"--store", dir}, shown: strings.NewReplacer(source, "primary:9092", dir, "/var/lib/mirror", config, "dr.properties")}
@@ -30,7 +30,7 @@ func TestGroups(t *testing.T) {
 	t.Cleanup(func() { records.Close() })
 	if err := mirror.NewControl(records).Update(t.Context(), func(c *mirror.ControlState) error {
 		for _, p := range []mirror.Provenance{
-			{Mirror: "dr", Kind: "group", Name: "billing", Value: `{"v":1,"active":true,"at":1583028184567,"wrote":1583028124567,"topics":{"orders":{"0":[3,-1,1,1,"active"],"1":[0,-1,0,0]}}}`},
+			{Mirror: "dr", Kind: "group", Name: "billing", Value: `{"v":1,"active":true,"at":1583028184567,"wrote":1583028124567,"topics":{"orders":{"0":[3,-1,1,1,"active"],"1":[0,-1,0,0]},"payments":{"0":[5,-1,5,5]}}}`},
 			{Mirror: "dr", Kind: "share-group", Name: "workers", Value: `{"v":1}`},
 			{Mirror: "other", Kind: "group", Name: "of another mirror", Value: `{"v":1}`},
 		} {
@@ -43,6 +43,8 @@ func TestGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run("--groups", "--mirror", "dr")
+	s.run("--start", "--mirror", "dr", "--topics", "orders,payments")
+	s.run("--stop", "--mirror", "dr", "--topics", "orders", "--dry-run")
 	golden(t, "groups.txt", masked(s.text.String()))
 
 	_, out, _ := command(t, "--store", dir, "--json", "--groups", "--mirror", "dr")
@@ -54,6 +56,7 @@ func TestGroups(t *testing.T) {
 	if len(got.Groups) != 2 || got.GroupsSeen == nil || !got.GroupsSeen.Equal(looked) || got.Groups[0].Recorded == nil || got.Groups[1].Recorded != nil || !got.Groups[0].Active || got.Groups[1].Kind != "share group" ||
 		!slices.Equal(got.Groups[0].Partitions, []followedPartition{
 			{"orders", 0, mirror.KnownNumber(3), mirror.KnownNumber(1), mirror.KnownNumber(2), "active here"}, {"orders", 1, mirror.KnownNumber(0), mirror.KnownNumber(0), mirror.KnownNumber(0), ""},
+			{"payments", 0, mirror.KnownNumber(5), mirror.KnownNumber(5), mirror.KnownNumber(0), ""},
 		}) {
 		t.Errorf("%s", out)
 	}

@@ -104,7 +104,7 @@ func (p *program) showPlan(ctx context.Context, r mirror.Result) {
 	p.showPartitions(ctx, to, r)
 }
 
-// showPartitions shows how far the copies are of topics that would be opened. Nothing else depends on it, so what is not known of them is only said.
+// showPartitions shows how far the copies are of topics that would be opened, and the groups that read them. Nothing else depends on it, so what is not known of them is only said.
 func (p *program) showPartitions(ctx context.Context, to io.Writer, r mirror.Result) {
 	var topics []string
 	for _, t := range r.Topics {
@@ -123,6 +123,9 @@ func (p *program) showPartitions(ctx context.Context, to io.Writer, r mirror.Res
 		return
 	}
 	fmt.Fprint(to, "\n"+d.Partitions(topics...))
+	if groups := d.GroupsOf(topics...); groups != "" {
+		fmt.Fprint(to, "\n"+groups)
+	}
 	if !p.dryRun {
 		fmt.Fprintln(to) // what was done follows
 	}
