@@ -23,6 +23,8 @@ type PreflightConfig struct {
 	// of one that is a whole Destination. nil: it is not looked at.
 	Destination TopicLookup
 
+	// SourceClusterID and DestinationClusterID are what was recorded, or is meant: other clusters block. A setting of the mirror that pins one counts more. "" is any.
+	SourceClusterID, DestinationClusterID string
 	// SourcePrincipal and DestinationPrincipal are for the kafka-acls.sh lines ["User:MIRROR"].
 	SourcePrincipal, DestinationPrincipal string
 	Bound                                 time.Duration // longest time of one call of a cluster [10 s]

@@ -59,9 +59,11 @@ func (p *preflight) clusters(ctx context.Context) {
 		}
 		p.report.DestinationClusterID = id
 	}
-	pinned := func(at FindingSide, setting, id string) {
+	pinned := func(at FindingSide, setting, recorded, id string) {
 		pin := p.cfg.Settings.Effective(setting)
 		switch {
+		case id != "" && pin == "" && recorded != "" && recorded != id:
+			p.addf(AboutClusters, FindingBlocks, at, nil, "correct the address; if another cluster is meant, make a new mirror", "its id is %s, and the mirror is of %s", id, recorded)
 		case id == "":
 		case pin != "" && pin != id:
 			p.addf(AboutClusters, FindingBlocks, at, nil, "correct the address, or the setting", "its id is %s, and setting %s names %s", id, setting, pin)
@@ -71,8 +73,8 @@ func (p *preflight) clusters(ctx context.Context) {
 			p.addf(AboutClusters, FindingFine, at, nil, "", "its id is %s, as setting %s says", id, setting)
 		}
 	}
-	pinned(AtSource, sourceClusterIDSetting, p.report.SourceClusterID)
-	pinned(AtDestination, destinationClusterIDSetting, p.report.DestinationClusterID)
+	pinned(AtSource, sourceClusterIDSetting, p.cfg.SourceClusterID, p.report.SourceClusterID)
+	pinned(AtDestination, destinationClusterIDSetting, p.cfg.DestinationClusterID, p.report.DestinationClusterID)
 	if id := p.report.SourceClusterID; id != "" && id == p.report.DestinationClusterID {
 		p.addf(AboutClusters, FindingBlocks, AtSource, nil, "correct "+bootstrapSetting, "it is the destination itself: cluster id %s on both sides", id)
 	}
@@ -110,11 +112,17 @@ func (p *preflight) sourceTopics(ctx context.Context) {
 	var there []SourceTopic
 	var err error
 	if !p.topics.FindsNothing() {
+		p.addf(AboutTopics, FindingFine, AtSource, nil, "", "patterns find only topics that this user may Describe")
 		there, err = answered(ctx, p, func(ctx context.Context) ([]SourceTopic, error) { return p.source.Topics(ctx) })
 	}
-	asked := slices.DeleteFunc(slices.Clone(named), func(topic string) bool {
-		return slices.ContainsFunc(there, func(t SourceTopic) bool { return t.Name == topic })
-	})
+	seen, byName := map[string]bool{}, map[string]bool{}
+	for _, t := range there {
+		seen[t.Name] = true
+	}
+	for _, topic := range named {
+		byName[topic] = true
+	}
+	asked := slices.DeleteFunc(slices.Clone(named), func(topic string) bool { return seen[topic] })
 	if len(asked) > 0 && err == nil { // by name a cluster says of a topic that it must not show it
 		var more []SourceTopic
 		more, err = answered(ctx, p, func(ctx context.Context) ([]SourceTopic, error) { return p.source.Topics(ctx, asked...) })
@@ -127,10 +135,9 @@ func (p *preflight) sourceTopics(ctx context.Context) {
 	}
 	p.found = there
 	p.unreadable = map[string]error{}
-	seen := map[string]bool{}
 	for _, t := range there {
 		seen[t.Name] = true
-		if !slices.Contains(named, t.Name) && (t.Internal || !p.topics.Matches(t.Name)) {
+		if !byName[t.Name] && (t.Internal || !p.topics.Matches(t.Name)) {
 			continue
 		}
 		p.report.Topics = append(p.report.Topics, t.Name)
@@ -148,11 +155,15 @@ func (p *preflight) sourceShape() {
 	if p.source == nil || p.unreadable == nil {
 		return
 	}
-	hidden := func(topic string) bool {
-		return slices.ContainsFunc(p.report.Findings, func(f Finding) bool {
-			return f.Kind == AboutRights && f.Severity == FindingBlocks && f.Right.Operation == "Describe" && slices.Contains(f.Names, topic)
-		})
+	denied := map[string]bool{}
+	for _, f := range p.report.Findings {
+		if f.Kind == AboutRights && f.Severity == FindingBlocks && f.Right.Operation == "Describe" {
+			for _, topic := range f.Names {
+				denied[topic] = true
+			}
+		}
 	}
+	hidden := func(topic string) bool { return denied[topic] }
 	if absent := slices.DeleteFunc(slices.Clone(p.absent), hidden); len(absent) > 0 {
 		p.addf(AboutTopics, FindingBlocks, AtSource, absent, "correct the names; a topic that is made later is mirrored from then on", "it has no such topic")
 	}
@@ -308,12 +319,16 @@ func (p *preflight) destinationGroups(ctx context.Context) {
 	if err != nil {
 		p.addf(AboutGroups, FindingWarns, AtDestination, nil, adviceOn(err, "look again when all brokers answer"), "not all of its groups were seen: %v", err)
 	}
+	kinds := map[string]GroupKind{}
+	for _, g := range p.followed {
+		kinds[g.Name] = g.Kind
+	}
 	var active, other []string
 	for _, g := range all {
-		i := slices.IndexFunc(p.followed, func(f Group) bool { return f.Name == g.Name })
+		kind, followed := kinds[g.Name]
 		switch {
-		case i < 0:
-		case p.followed[i].Kind != g.Kind:
+		case !followed:
+		case kind != g.Kind:
 			other = append(other, g.Name)
 		case g.Active:
 			active = append(active, g.Name)

@@ -153,6 +153,22 @@ func TestPreflightNamesEachMissingRight(t *testing.T) {
 	}
 }
 
+// TestPreflightOfAGroupWithAnOddName: groups may be called anything, and a line is to be pasted into a shell.
+func TestPreflightOfAGroupWithAnOddName(t *testing.T) {
+	a, b := twoSides(t)
+	const odd = "it's\n$(rm x)"
+	if err := a.CommitOffset(odd, mirror.TopicPartition{Topic: "orders"}, mirror.GroupOffset{}); err != nil {
+		t.Fatal(err)
+	}
+	b.SetDenied(mirror.Right{Operation: "Read", Resource: "Group", Name: odd})
+	settings := mirror.Settings{"mirror.topics.include": "o.*", "mirror.groups.include": ""} // a dot of a pattern is no end of a line
+	r := preflight(t, mirror.PreflightConfig{Settings: settings, Source: a.Cluster, Destination: b.Cluster})
+	expectFindings(t, "an odd name", r, `warns destination, rights: Read on 1 group is not allowed: its offsets are not followed (it's…$(rm x)); run: … --group 'it'\''s\n$(rm x)'`)
+	if f := r.Of(mirror.FindingWarns)[0]; !slices.Equal(f.Names, []string{odd}) || strings.Contains(f.Do, "\n") {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TestPreflightThousandsAreOneFinding: with all names in the data, a few in the text, and a line that fits on a screen.
 func TestPreflightThousandsAreOneFinding(t *testing.T) {
 	a, b := twoSides(t)
@@ -289,6 +305,10 @@ func TestPreflightSaysWhatWasNotLookedAt(t *testing.T) {
 		{"itself", mirror.PreflightConfig{Settings: allTopics, Source: a.Cluster, Destination: a.Cluster}, []string{"blocks source, clusters: it is the destination itself: cluster id A on both sides"}},
 		{"another source than the pinned one", mirror.PreflightConfig{Settings: mirror.Settings{"source.cluster.id": "Z", "mirror.topics.include": "o.*"}, Source: a.Cluster, Destination: b.Cluster}, []string{
 			"blocks source, clusters: its id is A, and setting source.cluster.id names Z"}},
+		{"another source than the recorded one", mirror.PreflightConfig{Settings: mirror.Settings{"mirror.topics.include": "o.*"}, SourceClusterID: "Z", Source: a.Cluster, Destination: b.Cluster}, []string{
+			"blocks source, clusters: its id is A, and the mirror is of Z"}},
+		{"a pin that corrects what was recorded", mirror.PreflightConfig{Settings: mirror.Settings{"mirror.topics.include": "o.*", "source.cluster.id": "A"}, SourceClusterID: "Z", DestinationClusterID: "B",
+			Source: a.Cluster, Destination: b.Cluster}, nil},
 		{"a secret in the settings", mirror.PreflightConfig{Settings: mirror.Settings{"bootstrap.servers": "a:1", "ssl.key.password": "hunter2", "mirror.topics.include": "o.*"}, OpenSource: opening(bare, nil)}, []string{
 			"blocks settings: setting ssl.key.password = \"[hidden]\": holds a secret itself"}},
 		{"faulty settings", mirror.PreflightConfig{Settings: mirror.Settings{"mirror.topics.include": "(", "mirror.acl.include": "EAT"}, OpenSource: opening(bare, nil), Destination: b.Cluster}, []string{

@@ -33,7 +33,7 @@ func (p *program) preflight(ctx context.Context, given mirror.Settings) error {
 		}
 		var entry mirror.MirrorEntry
 		entry, there = state.Mirror(p.mirror)
-		cfg.Settings = maps.Clone(entry.Settings)
+		cfg.Settings, cfg.SourceClusterID = maps.Clone(entry.Settings), entry.SourceClusterID
 		for _, w := range state.Topics {
 			if owner, want, err := w.Wish(); err == nil && owner == p.mirror && want != statemachine.WantStopped && !slices.Contains(cfg.Topics, w.Topic) {
 				cfg.Topics = append(cfg.Topics, w.Topic)
