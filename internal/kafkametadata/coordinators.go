@@ -28,6 +28,7 @@ type coordinators struct {
 	of       map[string]int32
 	answered int32 // the broker that answered a look-up last, if one did
 	asked    bool
+	mute     map[int32]bool // brokers that did not answer what they were asked last
 }
 
 // recall splits groups into those whose coordinator is known and those that must be looked up.
@@ -66,6 +67,7 @@ func (c *coordinators) forget(group string, broker int32) {
 // forgetBroker drops a broker that does not answer.
 func (c *coordinators) forgetBroker(broker int32) {
 	c.forgetIf(func(_ string, b int32) bool { return b == broker })
+	c.isMute(broker)
 }
 
 // forgetIf drops groups.
@@ -79,20 +81,36 @@ func (c *coordinators) forgetIf(gone func(group string, broker int32) bool) {
 	}
 }
 
-// first puts the broker that answered last before the others.
-func (c *coordinators) first(brokers []int32) []int32 {
+// inOrder puts the broker that answered last before the others, and behind them those that did not answer: each of these may cost a bound.
+func (c *coordinators) inOrder(brokers []int32) []int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i := slices.Index(brokers, c.answered); c.asked && i > 0 {
-		brokers = append([]int32{c.answered}, slices.Delete(slices.Clone(brokers), i, i+1)...)
+	rank := func(broker int32) int {
+		switch {
+		case c.mute[broker]:
+			return 2
+		case c.asked && broker == c.answered:
+			return 0
+		}
+		return 1
 	}
-	return brokers
+	return slices.SortedStableFunc(slices.Values(brokers), func(a, b int32) int { return cmp.Compare(rank(a), rank(b)) })
 }
 
 func (c *coordinators) answeredBy(broker int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answered, c.asked = broker, true
+	delete(c.mute, broker)
+}
+
+func (c *coordinators) isMute(broker int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mute == nil {
+		c.mute = map[int32]bool{}
+	}
+	c.mute[broker] = true
 }
 
 // empty says that no coordinator is known.
@@ -153,12 +171,13 @@ func (c *Client) lookUp(ctx context.Context, groups []string, found map[string]i
 		return err
 	}
 	var silent BrokersError
-	for _, broker := range c.coordinators.first(brokers) {
+	for _, broker := range c.coordinators.inOrder(brokers) {
 		for len(groups) > 0 {
 			req := kmsg.NewPtrFindCoordinatorRequest()
 			req.CoordinatorKey, req.CoordinatorKeys = groups[0], groups
 			resp, err := ask[*kmsg.FindCoordinatorResponse](ctx, c, broker, req)
 			if err != nil {
+				c.coordinators.isMute(broker)
 				silent = append(silent, &BrokerError{Broker: broker, API: "FindCoordinator", Err: err})
 				break
 			}

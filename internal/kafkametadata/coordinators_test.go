@@ -3,6 +3,7 @@ package kafkametadata
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,6 +67,35 @@ func TestNobodyTellsTheCoordinators(t *testing.T) {
 			if took := time.Since(began); err != nil || got["g"].Err != nil || got["g"].Offsets[tp("t", 0)].Offset != 3 || i > 0 && took > 0 {
 				t.Fatalf("round %d: %v, %+v after %v", i, err, got, took)
 			}
+		}
+	})
+}
+
+// TestMuteBrokersAreAskedLast: who coordinates the groups of a broker that has fallen silent is asked of the others, even if it was the one to tell before.
+func TestMuteBrokersAreAskedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newGroupCluster(1, 2, 3)
+		f.group("g", 1, at("t", 3))
+		c := New(f, time.Second)
+		if got, err := c.GroupOffsets(t.Context(), named("g")); err != nil || got["g"].Err != nil || f.asked[1][kmsg.FindCoordinator] != 1 {
+			t.Fatalf("%v, %+v, asked %v", err, got, f.asked)
+		}
+		f.silent[1], f.groups["g"].at = true, 2
+		began := time.Now()
+		got, err := c.GroupOffsets(t.Context(), named("g"))
+		if err != nil || got["g"].Err != nil || !maps.Equal(got["g"].Offsets, at("t", 3)) || time.Since(began) != time.Second {
+			t.Fatalf("%v, %+v after %v", err, got, time.Since(began))
+		}
+		// One that answers again is as good as the others.
+		f.silent[1], f.silent[2], f.silent[3], f.groups["g"].at = false, true, true, 1
+		if got, err := c.GroupOffsets(t.Context(), named("g")); err != nil || got["g"].Err != nil {
+			t.Fatalf("%v, %+v", err, got)
+		}
+		f.brokers = []int32{3, 2, 1}
+		f.group("h", 1, nil)
+		began = time.Now()
+		if got, err := c.GroupOffsets(t.Context(), named("h")); err != nil || got["h"].Err != nil || time.Since(began) > 0 {
+			t.Fatalf("%v, %+v after %v", err, got, time.Since(began))
 		}
 	})
 }

@@ -118,8 +118,8 @@ func TestClusterWithoutShareGroups(t *testing.T) {
 	}
 	f.newest[kmsg.DescribeShareGroupOffsets], f.newest[kmsg.AlterShareGroupOffsets] = -1, -1
 	is(t, true)
-	if n := f.count(kmsg.DescribeShareGroupOffsets); n != 1 {
-		t.Errorf("asked %d times what it does not serve", n)
+	if n, looked := f.count(kmsg.DescribeShareGroupOffsets), f.count(kmsg.FindCoordinator); n != 1 || looked != 1 {
+		t.Errorf("asked %d times what it does not serve, and %d times who serves it", n, looked)
 	}
 	f.newest = map[kmsg.Key]int16{}
 	f.groups["s"].code = kerr.UnsupportedVersion.Code
