@@ -23,7 +23,7 @@ type neededRight struct {
 var neededRights = []neededRight{
 	{AtSource, "Topic", "Describe", FindingBlocks, "it cannot be found"},
 	{AtSource, "Topic", "Read", FindingBlocks, "its records cannot be copied"},
-	{AtSource, "Topic", "DescribeConfigs", FindingWarns, "its settings are not followed"},
+	{AtSource, "Topic", "DescribeConfigs", FindingBlocks, "its settings are not followed, and where the destination does not have it yet it is not created"},
 	{AtSource, "Group", "Describe", FindingWarns, "its offsets are not followed"},
 	{AtSource, "Cluster", "Describe", FindingWarns, "only groups are found that may be described one by one, and access rules are not followed"},
 	{AtDestination, "Topic", "Read", FindingWarns, "offsets of groups cannot be set in it"},
@@ -50,8 +50,12 @@ func (p *preflight) rights(ctx context.Context, at FindingSide) {
 	}
 	good, asked := true, 0
 	topics := slices.Sorted(slices.Values(slices.Concat(p.report.Topics, p.absent)))
+	unset := func(name string) bool { return false } // settings that cannot be read are a finding of their own
+	if excluded, err := p.cfg.Settings.PropertyExcluded(); err == nil {
+		unset = excluded
+	}
 	for _, n := range neededRights {
-		if n.side != at || n.operation == "Alter" && len(p.rules.rules) == 0 {
+		if n.side != at || n.operation == "Alter" && len(p.rules.rules) == 0 || strings.HasSuffix(n.operation, "Configs") && unset(everySetting) {
 			continue
 		}
 		names := []string{""}

@@ -110,7 +110,7 @@ func TestPreflightNamesEachMissingRight(t *testing.T) {
 	}{
 		{"source", mirror.Right{Operation: "Describe", Resource: "Topic", Name: "orders"}, mirror.FindingBlocks, "it cannot be found", "--operation Describe --topic 'orders'"},
 		{"source", mirror.Right{Operation: "Read", Resource: "Topic", Name: "orders"}, mirror.FindingBlocks, "its records cannot be copied", "--operation Read --topic 'orders'"},
-		{"source", mirror.Right{Operation: "DescribeConfigs", Resource: "Topic", Name: "orders"}, mirror.FindingWarns, "its settings are not followed", "--operation DescribeConfigs --topic 'orders'"},
+		{"source", mirror.Right{Operation: "DescribeConfigs", Resource: "Topic", Name: "orders"}, mirror.FindingBlocks, "its settings are not followed", "--operation DescribeConfigs --topic 'orders'"},
 		{"source", mirror.Right{Operation: "Describe", Resource: "Group", Name: "g"}, mirror.FindingWarns, "offsets are not followed", "--operation Describe --group 'g'"},
 		{"source", mirror.Right{Operation: "Describe", Resource: "Cluster"}, mirror.FindingWarns, "access rules are not followed", "--operation Describe --cluster"},
 		{"destination", mirror.Right{Operation: "Read", Resource: "Topic", Name: "orders"}, mirror.FindingWarns, "offsets of groups cannot be set in it", "--operation Read --topic 'orders'"},

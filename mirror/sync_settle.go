@@ -89,10 +89,7 @@ func (g *groupSync) settleAll(items []settleItem) (undone map[TopicPartition][]s
 	if err != nil {
 		return all(fmt.Errorf("reading what is remembered of groups: %w", err))
 	}
-	memories, err := groupMemories(&state, g.m.cfg.Name)
-	if err != nil {
-		return all(err)
-	}
+	memories, unread := groupMemories(&state, g.m.cfg.Name)
 	ends := map[TopicPartition]*settleItem{}
 	for i := range items {
 		if _, v := items[i].r.copyOf(); v.state == statemachine.Stopping || v.state == statemachine.Stopped { // it may have been started again meanwhile
@@ -116,6 +113,9 @@ func (g *groupSync) settleAll(items []settleItem) (undone map[TopicPartition][]s
 		}
 	}
 	if len(groups) == 0 {
+		if unread != nil {
+			return all(unread)
+		}
 		return nil, nil
 	}
 	list, listErr := writer.Groups(ctx)
@@ -134,6 +134,9 @@ func (g *groupSync) settleAll(items []settleItem) (undone map[TopicPartition][]s
 		copies[tp] = c
 	}
 	undone = map[TopicPartition][]string{}
+	if unread != nil { // one record of a newer version must not keep the other groups from their place
+		undone, why = all(unread)
+	}
 	fail := func(m groupMemory, err error) {
 		why = errors.Join(why, fmt.Errorf("%s %s: %w", m.Kind, m.Group, err))
 		for tp := range m.Partitions {
@@ -153,7 +156,7 @@ func (g *groupSync) settleAll(items []settleItem) (undone map[TopicPartition][]s
 			work = append(work, w)
 		}
 	}
-	if listErr != nil && why == nil {
+	if listErr != nil && len(undone) > 0 && why == nil {
 		why = listErr // the cluster itself refuses to move a group with members
 	}
 	if len(work) == 0 {
