@@ -48,10 +48,10 @@ func askAny[R any](ctx context.Context, a *anyBroker, request func() kmsg.Reques
 	return none, a.last
 }
 
-// refusal is a broker's error with its own words, nil for code 0.
+// refusal is a broker's error with its own words, nil for code 0. Those that go with a right on the cluster that is missing are Java's description of the request, and left out.
 func refusal(code int16, message *string) error {
 	err := kerr.ErrorForCode(code)
-	if err == nil || message == nil || *message == "" {
+	if err == nil || message == nil || *message == "" || err == kerr.ClusterAuthorizationFailed {
 		return err
 	}
 	return fmt.Errorf("%w (%s)", err, *message)

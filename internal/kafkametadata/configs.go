@@ -29,7 +29,7 @@ var (
 )
 
 // dynamicTopicConfig is the source of what is set on the topic itself (KIP-226, Kafka: DescribeConfigsResponse.ConfigSource).
-const dynamicTopicConfig kmsg.ConfigSource = 1
+const dynamicTopicConfig = kmsg.ConfigSourceDynamicTopicConfig
 
 // TopicConfigs is mirror.TopicConfigReader. Settings whose value the broker does not tell, because it takes them for secret, are absent. A topic whose settings the user may not read, and
 // one of a request that no broker answered, has an Err; the error is for a call that no broker answered at all. The user needs DescribeConfigs on the topics.

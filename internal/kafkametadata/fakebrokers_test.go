@@ -87,6 +87,9 @@ func TestRefusal(t *testing.T) {
 	if err := refusal(0, kmsg.StringPtr("fine")); err != nil {
 		t.Error(err)
 	}
+	if err := refusal(kerr.ClusterAuthorizationFailed.Code, kmsg.StringPtr("Request(processor=0, …)")); err != kerr.ClusterAuthorizationFailed {
+		t.Error(err)
+	}
 	if err := refusal(kerr.PolicyViolation.Code, nil); err != kerr.PolicyViolation {
 		t.Error(err)
 	}

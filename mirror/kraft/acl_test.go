@@ -52,15 +52,18 @@ func secured(c *kafkatest.Cluster, protocol string, more ...kgo.Opt) func(*kraft
 	}
 }
 
-// rule is the ACL of a right, for all topics.
+// rule is the ACL of a right, for all topics or groups.
 func rule(r kraft.Right, principal string) *kadm.ACLBuilder {
 	operation, err := kmsg.ParseACLOperation(r.Operation)
 	if err != nil {
 		panic(err)
 	}
 	b := kadm.NewACLs().Allow(principal).AllowHosts("*").ResourcePatternType(kadm.ACLPatternLiteral).Operations(operation)
-	if r.Resource == "Topic" {
+	switch r.Resource {
+	case "Topic":
 		return b.Topics("*")
+	case "Group":
+		return b.Groups("*")
 	}
 	return b.Clusters()
 }
@@ -146,7 +149,7 @@ func kafkaName(key int16) string {
 	name := kmsg.NameForKey(key)
 	return cmp.Or(map[string]string{
 		"SASLHandshake": "SaslHandshake", "SASLAuthenticate": "SaslAuthenticate", "InitProducerID": "InitProducerId", "AllocateProducerIDs": "AllocateProducerIds",
-		"AlterPartitionAssignments": "AlterPartitionReassignments",
+		"AlterPartitionAssignments": "AlterPartitionReassignments", "DescribeACLs": "DescribeAcls", "CreateACLs": "CreateAcls", "DeleteACLs": "DeleteAcls",
 	}[name], name)
 }
 
@@ -168,8 +171,14 @@ func securityPage(t *testing.T) string {
 // documentedKinds are the request kinds that SECURITY.md's table lists.
 func documentedKinds(t *testing.T) []string {
 	t.Helper()
+	return kindsOf(t, "request kinds")
+}
+
+// kindsOf are the request kinds of the table behind a mark.
+func kindsOf(t *testing.T, mark string) []string {
+	t.Helper()
 	page := securityPage(t)
-	_, table, ok := strings.Cut(page, "<!-- request kinds -->")
+	_, table, ok := strings.Cut(page, "<!-- "+mark+" -->")
 	table, _, ok2 := strings.Cut(table, "<!-- end -->")
 	if !ok || !ok2 {
 		t.Fatal("SECURITY.md has no table of request kinds")
@@ -184,8 +193,27 @@ func documentedKinds(t *testing.T) []string {
 
 // TestSecurityPageListsEveryRequest compares SECURITY.md with the requests that the sources make: a new kind of request has to be told to who guards the cluster.
 func TestSecurityPageListsEveryRequest(t *testing.T) {
-	made := map[string]bool{"SaslHandshake": true, "SaslAuthenticate": true} // by kgo, when it connects
-	for _, pattern := range []string{"*.go", "../../internal/kraftclient/*.go", "../../internal/replicareader/*.go"} {
+	made := madeBy(t, "*.go", "../../internal/kraftclient/*.go", "../../internal/replicareader/*.go")
+	made["SaslHandshake"], made["SaslAuthenticate"] = true, true // by kgo, when it connects
+	if want, got := slices.Sorted(maps.Keys(made)), documentedKinds(t); !slices.Equal(want, got) {
+		t.Errorf("SECURITY.md lists\n%v, the sources make\n%v", got, want)
+	}
+	if want, got := slices.Sorted(maps.Keys(madeBy(t, "../../internal/kafkametadata/*.go"))), kindsOf(t, "request kinds of metadata sync"); !slices.Equal(want, got) {
+		t.Errorf("SECURITY.md lists for metadata sync\n%v, the sources make\n%v", got, want)
+	}
+	page := securityPage(t)
+	for _, r := range slices.Concat(kraft.Rights(), kraft.SyncRights()) {
+		if !strings.Contains(page, r.Command("User:mirror", "*")) {
+			t.Errorf("SECURITY.md lacks the line %s", r.Command("User:mirror", "*"))
+		}
+	}
+}
+
+// madeBy are the kinds of requests that sources make.
+func madeBy(t *testing.T, patterns ...string) map[string]bool {
+	t.Helper()
+	made := map[string]bool{}
+	for _, pattern := range patterns {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", pattern, err)
@@ -203,15 +231,7 @@ func TestSecurityPageListsEveryRequest(t *testing.T) {
 			}
 		}
 	}
-	if want, got := slices.Sorted(maps.Keys(made)), documentedKinds(t); !slices.Equal(want, got) {
-		t.Errorf("SECURITY.md lists\n%v, the sources make\n%v", got, want)
-	}
-	page := securityPage(t)
-	for _, r := range kraft.Rights() {
-		if !strings.Contains(page, r.Command("User:mirror", "*")) {
-			t.Errorf("SECURITY.md lacks the line %s", r.Command("User:mirror", "*"))
-		}
-	}
+	return made
 }
 
 // keyOf is the key of a request by kmsg's type name.

@@ -26,6 +26,7 @@
 //	producerids.go    keeps the cluster's producer ids above the mirrored ones
 //	give.go           moving a partition to another mirror process; force.go: opening without any
 //	foreign.go        partitions of others that the cluster places here; limits.go: largest batches; settings.go, remembered.go: what is to be put back
+//	groups.go         for metadata sync: groups, topicconfigs.go: settings of topics, acls.go: access rules, rights.go: what may be done of that; brokers.go: whom they ask
 //
 // internal/replicaserver answers the brokers, internal/leaderlog is the log that they copy, internal/replicareader reads their copies, internal/clustermetadata understands the metadata.
 //
@@ -126,6 +127,12 @@
 //   - A feature cannot be lowered under what a registered broker supports. Features that are not finalized are registered from 0, so that an operator can finalize them.
 //   - A stock broker that died a moment ago is alive for the controllers until its session ends: brokers that answer come first in a hand-over, or clients would wait for a dead leader.
 //   - A process that comes back at another address within its session is not found by its followers before leader epochs change.
+//
+// # Metadata sync
+//
+// Destination is a mirror.GroupWriter, TopicConfigWriter, ACLWriter and RightsChecker. Groups and access rules are asked of the stock brokers, through internal/kafkametadata; settings of topics
+// are read from the metadata and changed by the controllers. While a topic is mirrored, its min.insync.replicas and unclean.leader.election.enable are this process's: what is read and changed
+// is what the topic will have when it is stopped, remembered beside Config.Remember's other records, and put back by the hand-over. The rights that this needs are SyncRights; see SECURITY.md.
 //
 // # Limits
 //

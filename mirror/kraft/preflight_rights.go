@@ -15,7 +15,7 @@ import (
 
 // Right is one rule (ACL) that this process's principal needs. SECURITY.md has the list with what each amounts to.
 type Right struct {
-	Resource  string // "Cluster" or "Topic"
+	Resource  string // "Cluster", "Topic" or "Group"
 	Operation string // as kafka-acls.sh writes it
 }
 
@@ -29,20 +29,25 @@ var (
 	ReadTopic       = Right{"Topic", "Read"}              // ListOffsets, Fetch of what copies hold
 	AlterTopic      = Right{"Topic", "Alter"}             // CreatePartitions
 	AlterConfigs    = Right{"Topic", "AlterConfigs"}      // IncrementalAlterConfigs, DescribeConfigs of a topic
+	ReadGroup       = Right{"Group", "Read"}              // groups of metadata sync: ListGroups, OffsetFetch, OffsetCommit and their like for share groups
 )
 
-// Rights lists them all. The last one is not needed for joining.
+// Rights lists those of a process that joins and mirrors. The last one is not needed for joining.
 func Rights() []Right {
 	return []Right{ClusterAction, Create, Alter, IdempotentWrite, ReadTopic, AlterTopic, AlterConfigs, DescribeCluster}
 }
 
+// SyncRights lists what metadata sync needs beside Rights, of which it uses Alter (with the Describe that follows from it: access rules, all groups), ReadTopic (offsets in a topic) and
+// AlterConfigs. Preflight does not look at them; Destination.MissingRights does.
+func SyncRights() []Right { return []Right{ReadGroup} }
+
 func (r Right) String() string { return r.Operation + " on " + r.Resource }
 
-// Command is the line that grants the right to a principal ("User:mirror"), for one topic, or "*" for all.
-func (r Right) Command(principal, topic string) string {
+// Command is the line that grants the right to a principal ("User:mirror"), for one topic or group, or "*" for all.
+func (r Right) Command(principal, name string) string {
 	resource := "--cluster"
-	if r.Resource == "Topic" {
-		resource = "--topic '" + topic + "'"
+	if r.Resource != "Cluster" {
+		resource = "--" + strings.ToLower(r.Resource) + " '" + name + "'"
 	}
 	return fmt.Sprintf("kafka-acls.sh --bootstrap-server BROKER:PORT --command-config ADMIN.properties --add --allow-principal '%s' --operation %s %s", principal, r.Operation, resource)
 }
