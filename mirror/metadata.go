@@ -91,7 +91,8 @@ type TopicConfigWriter interface {
 	AlterTopicConfigs(ctx context.Context, changes map[string]TopicConfigChange) map[string]error
 }
 
-// ACL is one access rule, in the words of kafka-acls.sh.
+// ACL is one access rule, in the words of kafka-acls.sh. A word for which this version has no name stands as UNKNOWN(16), with Kafka's number: such a rule can be listed and compared, and neither
+// made nor removed.
 type ACL struct {
 	ResourceType string // TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER
 	ResourceName string

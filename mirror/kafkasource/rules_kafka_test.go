@@ -113,7 +113,7 @@ func TestRulesAndSettingsAreBounded(t *testing.T) {
 			return nil, nil, false
 		})
 	}
-	s := open(t, Config{Seeds: c.ListenAddrs(), Bound: time.Second})
+	s := open(t, Config{Seeds: c.ListenAddrs(), Bound: 500 * time.Millisecond})
 	calls := map[string]func() error{
 		"settings": func() error { _, err := s.TopicConfigs(t.Context(), []string{"t"}); return err },
 		"rules":    func() error { _, err := s.ACLs(t.Context()); return err },
