@@ -30,7 +30,12 @@ func New(cluster Cluster, bound time.Duration) *Client {
 
 // ask sends one request within the bound.
 func ask[R any](ctx context.Context, c *Client, broker int32, req kmsg.Request) (resp R, err error) {
-	ctx, stop := context.WithTimeout(ctx, c.bound)
+	return askWithin[R](ctx, c, c.bound, broker, req)
+}
+
+// askWithin is ask for a request whose answer may take longer.
+func askWithin[R any](ctx context.Context, c *Client, bound time.Duration, broker int32, req kmsg.Request) (resp R, err error) {
+	ctx, stop := context.WithTimeout(ctx, bound)
 	defer stop()
 	r, err := c.cluster.Ask(ctx, broker, req)
 	if err != nil {

@@ -30,6 +30,7 @@ type groupCluster struct {
 	asked   map[int32]map[kmsg.Key]int           // requests by broker
 	before  func(broker int32, req kmsg.Request) // called without the lock, before a request is answered
 	replies map[kmsg.Key]func(r kmsg.Response)   // changes an answer, under the lock
+	slow    time.Duration                        // how long an answer takes
 	sizes   []int                                // partitions of each OffsetCommit
 }
 
@@ -87,6 +88,9 @@ func (f *groupCluster) Ask(ctx context.Context, broker int32, sent kmsg.Request)
 	}
 	if silent {
 		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if f.slow > 0 && !wait(ctx, f.slow) {
 		return nil, ctx.Err()
 	}
 	f.mu.Lock()

@@ -108,6 +108,10 @@ func offsetsOf(broker int32, g *kmsg.OffsetFetchResponseGroup) answer {
 	return a
 }
 
+// commitBounds is how many bounds a write may take: its answer waits for every replica that is in sync, for a dead one too until that is fenced, and a coordinator for 5 s by default
+// (offsets.commit.timeout.ms).
+const commitBounds = 2
+
 // byPartition is the order of topics and partitions.
 func byPartition(a, b mirror.TopicPartition) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
@@ -253,7 +257,7 @@ func (c *Client) commitOffsets(ctx context.Context, broker int32, group string, 
 		t := &req.Topics[len(req.Topics)-1]
 		t.Partitions = append(t.Partitions, p)
 	}
-	resp, err := ask[*kmsg.OffsetCommitResponse](ctx, c, broker, pinned{req, mostOffsetCommit})
+	resp, err := askWithin[*kmsg.OffsetCommitResponse](ctx, c, commitBounds*c.bound, broker, pinned{req, mostOffsetCommit})
 	if err != nil {
 		return nil, err
 	}

@@ -341,3 +341,17 @@ func TestCoordinatorThatIsNoneYet(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowCommit: a coordinator that waits for a dead replica is given longer than one that is read from.
+func TestSlowCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newGroupCluster(1)
+		f.group("g", 1, nil)
+		f.slow = 5 * time.Second
+		c := New(f, 3*time.Second)
+		c.coordinators.remember("g", 1)
+		if refused, err := c.WriteGroupOffsets(t.Context(), mirror.Group{Name: "g"}, at("t", 4)); err != nil || len(refused) != 0 {
+			t.Errorf("%v, refused %v", err, refused)
+		}
+	})
+}

@@ -80,7 +80,7 @@ func (c *Client) alterShareOffsets(ctx context.Context, broker int32, group stri
 		t := &req.Topics[len(req.Topics)-1]
 		t.Partitions = append(t.Partitions, p)
 	}
-	resp, err := ask[*kmsg.AlterShareGroupOffsetsResponse](ctx, c, broker, req)
+	resp, err := askWithin[*kmsg.AlterShareGroupOffsetsResponse](ctx, c, commitBounds*c.bound, broker, req)
 	if err != nil {
 		return nil, c.unsupported(ctx, broker, kmsg.AlterShareGroupOffsets, err)
 	}

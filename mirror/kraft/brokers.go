@@ -32,7 +32,7 @@ func (b brokers) Ask(ctx context.Context, broker int32, req kmsg.Request) (kmsg.
 	if !slices.Contains(b.d.liveBrokers(), broker) {
 		return nil, fmt.Errorf("it is not alive, or a mirror process: %v are the brokers that can be asked", b.d.liveBrokers())
 	}
-	resp, err := b.d.client.Broker(ctx, broker, req)
+	resp, err := b.d.aside.Broker(ctx, broker, req)
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
 	}

@@ -30,6 +30,7 @@ type Destination struct {
 	cfg        Config
 	client     *kraftclient.Client
 	beats      *kraftclient.Client // heartbeats only
+	aside      *kraftclient.Client // what metadataClient asks: a coordinator that waits for a dead replica answers nothing else on that connection
 	meta       *metadata
 	membership *membership
 	requests   *requests
@@ -93,6 +94,9 @@ func (d *Destination) connect() (err error) {
 		return err
 	}
 	if d.beats, err = kraftclient.New(client); err != nil {
+		return err
+	}
+	if d.aside, err = kraftclient.New(client); err != nil {
 		return err
 	}
 	d.meta = newMetadata(d.client, d.beats, len(d.cfg.Controllers), d.cfg.RequestTimeout, d.follow)
@@ -519,7 +523,7 @@ func (d *Destination) Close() error {
 		_ = d.server.Close(ctx)
 		stop()
 	}
-	for _, c := range []*kraftclient.Client{d.client, d.beats} {
+	for _, c := range []*kraftclient.Client{d.client, d.beats, d.aside} {
 		if c != nil {
 			c.Close()
 		}
