@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -43,7 +44,10 @@ func (c *Client) TopicConfigs(ctx context.Context, topics []string) (map[string]
 		return nil, err
 	}
 	answered := false
-	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(topics))), mostRead) {
+	chunks := slices.Collect(slices.Chunk(slices.Compact(slices.Sorted(slices.Values(topics))), mostRead))
+	// Where a call's time is not enough for all of them, it is not always the same ones that go without.
+	rand.Shuffle(len(chunks), func(i, j int) { chunks[i], chunks[j] = chunks[j], chunks[i] })
+	for _, some := range chunks {
 		resp, rerr := askAny[*kmsg.DescribeConfigsResponse](ctx, brokers, func() kmsg.Request { return describeTopics(some) })
 		if rerr == nil && resp.Version < 1 {
 			rerr = errNoSource
