@@ -68,7 +68,7 @@ func (s *syncing) works() (works []string) {
 			s.t.Logf("%s: %v, %v", g.Name, refused, err)
 			continue
 		}
-		if g.Kind == mirror.OffsetGroup && s.offset(g) != at { // a share group's is read after the stop
+		if g.Kind == mirror.OffsetGroup && s.offset(g) != at { // a share group's is read after the stop: its broker asks the leader for the end, as a consumer does (KIP-1226), and this process answers none
 			continue
 		}
 		if groups, err := s.Groups(bound(s.t)); err != nil || !slices.ContainsFunc(groups, func(x mirror.Group) bool { return x.Name == g.Name && x.Kind == g.Kind }) {
@@ -115,7 +115,8 @@ func TestRealKafkaSyncRights(t *testing.T) {
 	s := &syncing{joined: j, topic: topic}
 	all := []string{"group", "share group", "settings", "rules"}
 	eventually(t, "all rights to be seen", func() bool { return s.missing() == nil })
-	// The share coordinator is looked for at a node that the broker picks, this process among them, which knows none: then a write is refused, and the next one picks anew.
+	// Until the cluster has __share_group_state a broker looks for its coordinator at any registered node, this process among them, which knows none: that write is refused, the next one tries anew
+	// (Kafka: PersisterStateManager, MetadataCache.getAliveBrokerNodes).
 	eventually(t, "all of it to work", func() bool { return slices.Equal(s.works(), all) })
 	before := metadataRecords(t, c)
 	if got := s.missing(); got != nil {
