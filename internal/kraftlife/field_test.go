@@ -27,7 +27,7 @@ import (
 // set changes one setting of a topic.
 func set(t *testing.T, c *kafkatest.Cluster, topic, name, value string) {
 	t.Helper()
-	answers, err := c.Admin().AlterTopicConfigs(limited(t), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic)
+	answers, err := c.Admin().AlterTopicConfigs(lives.Limited(t), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func set(t *testing.T, c *kafkatest.Cluster, topic, name, value string) {
 // deleteTopic deletes a topic and waits until no broker has it.
 func deleteTopic(t *testing.T, c *kafkatest.Cluster, topic string) {
 	t.Helper()
-	if _, err := c.Admin().DeleteTopic(limited(t), topic); err != nil {
+	if _, err := c.Admin().DeleteTopic(lives.Limited(t), topic); err != nil {
 		t.Fatal(err)
 	}
 	lives.Eventually(t, topic+" is gone", func() (bool, string) {
@@ -57,7 +57,7 @@ func deleteTopic(t *testing.T, c *kafkatest.Cluster, topic string) {
 // exists looks without creating: all topics are listed.
 func exists(t *testing.T, c *kafkatest.Cluster, topic string) bool {
 	t.Helper()
-	all, err := c.Admin().ListTopics(limited(t))
+	all, err := c.Admin().ListTopics(lives.Limited(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +65,9 @@ func exists(t *testing.T, c *kafkatest.Cluster, topic string) bool {
 }
 
 // tenLookUps waits until the mirror has asked its source ten times more.
-func tenLookUps(t *testing.T, r *running) {
+func tenLookUps(t *testing.T, r *lives.Running) {
 	t.Helper()
-	source, ok := r.cfg.Source.(*kafkasource.Source)
+	source, ok := r.Config.Source.(*kafkasource.Source)
 	if !ok {
 		t.Fatal("the source does not count")
 	}
@@ -88,27 +88,28 @@ func TestF12BatchAboveWhatStockBrokersAllow(t *testing.T) {
 	lives.Produce(t, cl, topic, 0, lives.Values("small", 100)...) // 0..99
 	lives.Produce(t, cl, topic, 0, string(big))                   // 100
 	lives.Produce(t, cl, topic, 0, "after")                       // 101
-	at := join(t, b)
-	r := open(t, "f12", a, at)
-	r.start(topic)
+	at := lives.Join(t, b)
+	r := lives.Open(t, "f12", a, at)
+	r.Set(ownSettings)
+	r.Start(topic)
 	refused := func(at int64) {
 		t.Helper()
-		p := r.untilFailed(topic, fmt.Sprintf("batch at %d is 62915", at), "max.message.bytes is 1048588")
+		p := r.UntilFailed(topic, fmt.Sprintf("batch at %d is 62915", at), "max.message.bytes is 1048588")
 		if p.End != at {
 			t.Errorf("the copy ends at %d, want %d", p.End, at)
 		}
 	}
 	refused(100)
 	set(t, b, topic, "max.message.bytes", "10485760")
-	r.same(topic, 0, 102)
+	r.Same(topic, 0, 102)
 	set(t, b, topic, "max.message.bytes", "1048588")
-	if _, err := at.Topic(limited(t), topic); err != nil { // it is answered from all that was committed before
+	if _, err := at.Topic(lives.Limited(t), topic); err != nil { // it is answered from all that was committed before
 		t.Fatal(err)
 	}
 	lives.Produce(t, cl, topic, 0, string(big)) // 102
 	refused(102)
 	set(t, b, topic, "max.message.bytes", "10485760")
-	r.same(topic, 0, 103)
+	r.Same(topic, 0, 103)
 }
 
 func TestF17StockFollowersTakeOddTimestamps(t *testing.T) {
@@ -119,14 +120,14 @@ func TestF17StockFollowersTakeOddTimestamps(t *testing.T) {
 	for _, at := range times {
 		lives.ProduceRaw(t, a, topic, id, 0, batch.DataSpec{LeaderEpoch: -1, ProducerID: -1, BaseTimestamp: at, MaxTimestamp: at, Records: []batch.Record{{Value: []byte("odd")}}})
 	}
-	r := open(t, "f17", a, join(t, b))
-	r.start(topic)
-	for i, h := range lives.Headers(r.same(topic, 0, int64(len(times)))) {
+	r := lives.Open(t, "f17", a, lives.Join(t, b))
+	r.Start(topic)
+	for i, h := range lives.Headers(r.Same(topic, 0, int64(len(times)))) {
 		if h.MaxTimestamp != times[i] {
 			t.Errorf("the record at %d has time %d, want %d", i, h.MaxTimestamp, times[i])
 		}
 	}
-	r.failover()
+	r.Failover()
 	for i, h := range lives.Headers(lives.Fetch(t, b, topic, 0, 0, 5))[:len(times)] { // the reset comes with them
 		if h.MaxTimestamp != times[i] {
 			t.Errorf("clients of the new primary read the record at %d with time %d, want %d", i, h.MaxTimestamp, times[i])
@@ -139,16 +140,16 @@ func TestF30StateIsLeftAndTheDestinationIsEmpty(t *testing.T) {
 	topic := "f30-wiped"
 	a.CreateTopic(kafkatest.Topic{Name: topic})
 	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("kept", 500)...)
-	at := join(t, b)
-	r := open(t, "f30", a, at)
-	r.start(topic)
-	r.same(topic, 0, 500)
-	r.end()
+	at := lives.Join(t, b)
+	r := lives.Open(t, "f30", a, at)
+	r.Start(topic)
+	r.Same(topic, 0, 500)
+	r.End()
 	deleteTopic(t, b, topic)
 	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("later", 5)...)
-	again := open(t, "f30", a, at)
-	again.start(topic)
-	again.same(topic, 0, 505)
+	again := lives.Open(t, "f30", a, at)
+	again.Start(topic)
+	again.Same(topic, 0, 505)
 }
 
 // Topics are created by whoever asks for them, on both sides.
@@ -159,15 +160,15 @@ func TestF31LookUpsCreateNoTopicOnEitherSide(t *testing.T) {
 		a.CreateTopic(kafkatest.Topic{Name: topic})
 		lives.Produce(t, lives.Client(a), topic, 0, lives.Values("kept", 10)...)
 	}
-	at := join(t, b)
-	r := open(t, "f31", a, at)
-	r.start(gone, wiped)
-	copied := r.same(gone, 0, 10)
-	r.same(wiped, 0, 10)
+	at := lives.Join(t, b)
+	r := lives.Open(t, "f31", a, at)
+	r.Start(gone, wiped)
+	copied := r.Same(gone, 0, 10)
+	r.Same(wiped, 0, 10)
 	deleteTopic(t, a, gone)
 	deleteTopic(t, b, wiped)
 	tenLookUps(t, r)
-	if _, err := at.Topic(limited(t), "f31-never-there"); !errors.Is(err, mirror.ErrUnknownTopic) {
+	if _, err := at.Topic(lives.Limited(t), "f31-never-there"); !errors.Is(err, mirror.ErrUnknownTopic) {
 		t.Errorf("a topic that never was: %v", err)
 	}
 	lives.Eventually(t, "the status says that the source is missing", func() (bool, string) {
@@ -176,7 +177,7 @@ func TestF31LookUpsCreateNoTopicOnEitherSide(t *testing.T) {
 		return p.State == statemachine.Failed && p.LagOffsets == mirror.Unknown, lives.Show(s)
 	})
 	lives.Produce(t, lives.Client(a), wiped, 0, "the mirror has to append it")
-	r.untilFailed(wiped, "the destination topic is deleted, and with it the copy")
+	r.UntilFailed(wiped, "the destination topic is deleted, and with it the copy")
 	tenLookUps(t, r)
 	for topic, c := range map[string]*kafkatest.Cluster{gone: a, wiped: b, "f31-never-there": b} {
 		if exists(t, c, topic) {
@@ -202,16 +203,16 @@ func TestF34TopicIDsDiffer(t *testing.T) {
 	topic := "f34-ids"
 	id := a.CreateTopic(kafkatest.Topic{Name: topic})
 	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("on both", 10)...)
-	r := open(t, "f34", a, join(t, b))
-	r.start(topic)
-	r.same(topic, 0, 10)
+	r := lives.Open(t, "f34", a, lives.Join(t, b))
+	r.Start(topic)
+	r.Same(topic, 0, 10)
 	p := lives.One(r.Status(), topic, 0)
 	if p.SourceTopicID != mirror.TopicID(id) || p.TopicID != mirror.TopicID(lives.TopicID(t, b, topic)) || p.TopicID == p.SourceTopicID {
 		t.Errorf("the status says %v and %v; the ids are %x at the source and %x at the destination", p.SourceTopicID, p.TopicID, id, lives.TopicID(t, b, topic))
 	}
-	r.failover()
+	r.Failover()
 	// A client that was started with the other cluster has to be started anew; then it finds everything.
-	if got := committed(t, b, topic, 0, 9); len(got) != 10 {
+	if got := lives.Committed(t, b, topic, 0, 9); len(got) != 10 {
 		t.Errorf("a new client reads %v", got)
 	}
 }
@@ -225,13 +226,13 @@ func TestF50FirstSequenceOnEmptyStockFollowers(t *testing.T) {
 	lives.Produce(t, cl, topic, 0, lives.Values("first", 5)...)
 	lives.Produce(t, cl, topic, 0, lives.Values("second", 5)...)
 	a.DeleteRecords(topic, 0, 57)
-	r := open(t, "f50", a, join(t, b))
-	r.start(topic)
-	hs := lives.Headers(r.same(topic, 0, 67))
+	r := lives.Open(t, "f50", a, lives.Join(t, b))
+	r.Start(topic)
+	hs := lives.Headers(r.Same(topic, 0, 67))
 	if len(hs) != 2 || hs[0].BaseSequence != 57 || hs[1].BaseSequence != 62 {
 		t.Fatalf("%+v", hs)
 	}
-	r.failover()
+	r.Failover()
 	if ours, theirs := producers(t, b, topic), producers(t, a, topic); !slices.Equal(ours, theirs) || len(theirs) != 1 {
 		t.Errorf("producers at the destination %q, at the source %q", ours, theirs)
 	}
@@ -242,7 +243,7 @@ func producers(t *testing.T, c *kafkatest.Cluster, topic string) (all []string) 
 	t.Helper()
 	want := kadm.TopicsSet{}
 	want.Add(topic, 0)
-	answer, err := c.Admin().DescribeProducers(limited(t), want)
+	answer, err := c.Admin().DescribeProducers(lives.Limited(t), want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +276,7 @@ func nextProducerID(t *testing.T, c *kafkatest.Cluster, broker int32) int64 {
 // that is the loss, and what is not covered (go doc mirror/kraft).
 func TestF48ProducerIDOfBothSides(t *testing.T) {
 	a, b := small(t), standby(t)
-	at := join(t, b)
+	at := lives.Join(t, b)
 	one := func(producer int64, text string) batch.DataSpec {
 		return batch.DataSpec{LeaderEpoch: -1, ProducerID: producer, BaseTimestamp: time.Now().UnixMilli(), Records: []batch.Record{{Value: []byte(text)}}}
 	}
@@ -284,12 +285,12 @@ func TestF48ProducerIDOfBothSides(t *testing.T) {
 		t.Helper()
 		id := a.CreateTopic(kafkatest.Topic{Name: topic})
 		lives.ProduceRaw(t, a, topic, id, 0, one(mirrored, "of the source"))
-		r := open(t, topic, a, at)
-		r.start(topic)
-		r.same(topic, 0, 1)
+		r := lives.Open(t, topic, a, at)
+		r.Start(topic)
+		r.Same(topic, 0, 1)
 		given := client()
-		r.failover()
-		r.end()
+		r.Failover()
+		r.End()
 		end := lives.OffsetOf(t, b, lives.Latest, topic, 0)
 		lives.ProduceRaw(t, b, topic, lives.TopicID(t, b, topic), 0, one(given, "of the destination")) // is answered with success
 		now := lives.OffsetOf(t, b, lives.Latest, topic, 0)
@@ -329,14 +330,14 @@ func TestF82SomebodyElseWritesToTheMirrorTopic(t *testing.T) {
 	topic := "f82-written"
 	a.CreateTopic(kafkatest.Topic{Name: topic})
 	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 100)...)
-	at := join(t, b)
-	r := open(t, "f82", a, at)
-	r.start(topic)
-	r.same(topic, 0, 100)
-	w := b.WriteAlways(map[string][]int32{topic: {0}}, at.address)
+	at := lives.Join(t, b)
+	r := lives.Open(t, "f82", a, at)
+	r.Start(topic)
+	r.Same(topic, 0, 100)
+	w := b.WriteAlways(map[string][]int32{topic: {0}}, at.Address)
 	w.WaitRounds(2)
 	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 5)...) // 100..104
-	copied := r.same(topic, 0, 105)
+	copied := r.Same(topic, 0, 105)
 	w.WaitRounds(2)
 	w.Stop()
 	if got := w.Successes(); len(got) != 0 {
@@ -347,11 +348,11 @@ func TestF82SomebodyElseWritesToTheMirrorTopic(t *testing.T) {
 	}
 
 	// After the hand-over clients write; a mirror that is started again finds it, and takes nothing back without consent.
-	opens := r.failover().Partitions[0].OpensAt
+	opens := r.Failover().Partitions[0].OpensAt
 	lives.Produce(t, lives.Client(b), topic, 0, lives.Values("of the destination", 3)...)
 	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 5)...)
-	r.start(topic)
-	p := r.untilFailed(topic, fmt.Sprint(opens+3))
+	r.Start(topic)
+	p := r.UntilFailed(topic, fmt.Sprint(opens+3))
 	if p.NeedsConsent == nil || p.NeedsConsent.To != opens+3 || p.Owner != mirror.OwnerOpen {
 		t.Errorf("%+v", p)
 	}
@@ -360,7 +361,7 @@ func TestF82SomebodyElseWritesToTheMirrorTopic(t *testing.T) {
 		t.Errorf("the log changed: %s", lives.Difference(now, copied))
 	}
 	lives.Produce(t, lives.Client(b), topic, 0, "clients go on")
-	if v := at.noticed(kraft.Violation); len(v) != 0 {
+	if v := at.Noticed(kraft.Violation); len(v) != 0 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -371,20 +372,21 @@ func TestF82ARecordWrittenAfterAViolation(t *testing.T) {
 	topic := "f82-violated"
 	a.CreateTopic(kafkatest.Topic{Name: topic})
 	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 100)...)
-	at := join(t, b)
-	r := open(t, "f82-violated", a, at)
-	r.start(topic)
-	copied := r.same(topic, 0, 100)
-	r.end()
-	at.die()
-	b.WaitPartition(topic, 0, "no leader", func(p kafkatest.Partition) bool { return p.Leader < 0 })
+	at := lives.Join(t, b)
+	r := lives.Open(t, "f82-violated", a, at)
+	r.Start(topic)
+	copied := r.Same(topic, 0, 100)
+	r.End()
+	led := b.Describe(topic, 0).LeaderEpoch // clients see no leader as long as the process leads
+	at.Die()
+	b.WaitPartition(topic, 0, "no leader", func(p kafkatest.Partition) bool { return p.Leader < 0 && p.LeaderEpoch > led })
 	b.UncleanElection(topic, 0)
 	lives.Produce(t, lives.Client(b), topic, 0, "of the destination") // 100
 	lives.Produce(t, lives.Client(a), topic, 0, lives.Values("of the source", 5)...)
 
-	at = join(t, b)
-	r = open(t, "f82-violated", a, at)
-	p := r.untilFailed(topic)
+	at = lives.Join(t, b)
+	r = lives.Open(t, "f82-violated", a, at)
+	p := r.UntilFailed(topic)
 	t.Log(p.Reason)
 	if p.Owner != mirror.OwnerOpen {
 		t.Errorf("%+v", p)

@@ -37,6 +37,9 @@ var codecs = map[int32]struct {
 	pLZ4: {kgo.Lz4Compression(), batch.CodecLZ4}, pZstd: {kgo.ZstdCompression(), batch.CodecZstd},
 }
 
+// ownSettings leave topics with the settings of the cluster that they are mirrored into.
+var ownSettings = mirror.Settings{"mirror.topic.properties.exclude": ".*"}
+
 // Out and home again: everything that a log may hold is mirrored, the primary is given up with a transaction open and records that nobody copied, clients write at the standby, the
 // old primary is mirrored into and loses what only it had, and clients write there again.
 func TestWholeLife(t *testing.T) {
@@ -44,8 +47,9 @@ func TestWholeLife(t *testing.T) {
 	topic, keyed := "life", "life-compacted"
 	a.CreateTopic(kafkatest.Topic{Name: topic, Partitions: partitions, Replication: 3})
 	a.CreateTopic(kafkatest.Topic{Name: keyed, Assignment: [][]int32{{2, 1, 3}}, Configs: lives.Compacted})
-	at := join(t, b)
-	there := open(t, "there", a, at)
+	at := lives.Join(t, b)
+	there := lives.Open(t, "there", a, at)
+	there.Set(ownSettings) // the standby's own cleaner would rewrite what is compared
 
 	// One part before the mirror starts, one while it runs.
 	plainly, once := lives.Client(a, lives.Plain...), lives.Client(a)
@@ -65,7 +69,7 @@ func TestWholeLife(t *testing.T) {
 		lives.Produce(t, once, topic, pEpochs, lives.Values("before a move", 3)...) // 0..11
 		a.MoveLeader(topic, pEpochs, moved[(i+1)%3])
 	}
-	there.start(topic, keyed)
+	there.Start(topic, keyed)
 	lives.Produce(t, plainly, topic, pPlain, lives.Values("plain", 5)...) // 0..9
 	lives.Produce(t, plainly, topic, pPlain, lives.Values("plain", 5)...)
 	lives.Produce(t, once, topic, pIdempotent, lives.Values("first", 3)...) // 0..6
@@ -91,10 +95,10 @@ func TestWholeLife(t *testing.T) {
 	var copied [partitions][]byte
 	for p, end := range ends {
 		if p == pEmpty {
-			there.inStep(topic, pEmpty, 0)
+			there.InStep(topic, pEmpty, 0)
 			continue
 		}
-		copied[p] = there.same(topic, int32(p), end)
+		copied[p] = there.Same(topic, int32(p), end)
 	}
 	for p, x := range codecs {
 		for _, h := range lives.Headers(copied[p]) {
@@ -109,12 +113,12 @@ func TestWholeLife(t *testing.T) {
 	if hs := lives.Headers(copied[pEpochs]); hs[len(hs)-1].LeaderEpoch < 4 || lives.One(there.Status(), topic, pEpochs).LeaderEpoch < hs[len(hs)-1].LeaderEpoch {
 		t.Errorf("the source's epoch is %d, ours is %d", hs[len(hs)-1].LeaderEpoch, lives.One(there.Status(), topic, pEpochs).LeaderEpoch)
 	}
-	if hs := lives.Headers(there.same(keyed, 0, 13)); !gap(hs) {
+	if hs := lives.Headers(there.Same(keyed, 0, 13)); !gap(hs) {
 		t.Errorf("the compacted log: %+v", hs)
 	}
 
 	// The mirror loses sight of the primary, where work goes on.
-	there.link.Cut()
+	there.Link.Cut()
 	lost := map[int32]int64{pPlain: 15, pIdempotent: 4, pTransactions: 3, pGzip: 20, pTrimmed: 5, pEpochs: 6, pEmpty: 2}
 	lives.Produce(t, plainly, topic, pPlain, lives.Values("never copied", 15)...)
 	lives.Produce(t, once, topic, pIdempotent, lives.Values("never copied", 4)...)
@@ -128,7 +132,7 @@ func TestWholeLife(t *testing.T) {
 	lives.Produce(t, once, topic, pEmpty, lives.Values("never copied", 2)...)
 
 	opens := [partitions]int64{}
-	for _, x := range there.failover().Partitions {
+	for _, x := range there.Failover().Partitions {
 		if x.Topic != topic {
 			continue
 		}
@@ -140,17 +144,17 @@ func TestWholeLife(t *testing.T) {
 	if opens[pTransactions] != 14 { // behind the ABORT and the reset
 		t.Errorf("the transactional partition opens at %d", opens[pTransactions])
 	}
-	there.end()
-	at.leave()
-	noTrace(t, b, topic, keyed)
+	there.End()
+	at.Leave()
+	lives.NoTrace(t, b, topic, keyed)
 
 	// Clients write at the new primary.
 	writes(t, b, topic, "at the standby", opens)
-	javaProducer(t, b, keyed, "at the standby")
-	if last := committed(t, b, keyed, 0, 14); last[len(last)-1] != 14 { // behind the reset
+	lives.JavaProducer(t, b, keyed, "at the standby")
+	if last := lives.Committed(t, b, keyed, 0, 14); last[len(last)-1] != 14 { // behind the reset
 		t.Errorf("the record of Kafka's own producer: %v", last)
 	}
-	sameCommitted(t, b, topic, pTransactions, 0, 1, 2, 8, 11, 14, 15, 16, 17)
+	lives.SameCommitted(t, b, topic, pTransactions, 0, 1, 2, 8, 11, 14, 15, 16, 17)
 	for p := range copied {
 		if now := b.WaitSameSegments(topic, int32(p), 1, 2, 3); !bytes.HasPrefix(now, copied[p]) {
 			t.Errorf("partition %d: what was mirrored changed: %s", p, lives.Difference(now, copied[p]))
@@ -171,9 +175,10 @@ func TestWholeLife(t *testing.T) {
 		}
 		tails[p], total = tail, total+n
 	}
-	old := join(t, a)
-	back := open(t, "back", b, old)
-	plan := back.failback(topic, keyed)
+	old := lives.Join(t, a)
+	back := lives.Open(t, "back", b, old)
+	back.Set(ownSettings)
+	plan := back.Failback(topic, keyed)
 	if plan.Dropped != total {
 		t.Errorf("the plan drops %d, want %d", plan.Dropped, total)
 	}
@@ -190,32 +195,32 @@ func TestWholeLife(t *testing.T) {
 		}
 	}
 	for p, tail := range tails {
-		if from, to, batches := back.sink.of(topic, p); from != ends[p] || to != ends[p]+lost[p] || !bytes.Equal(batches, tail) {
+		if from, to, batches := back.Sink.Of(topic, p); from != ends[p] || to != ends[p]+lost[p] || !bytes.Equal(batches, tail) {
 			t.Errorf("partition %d: [%d,%d) and %d bytes were handed out, want [%d,%d) and the %d bytes on disk", p, from, to, len(batches), ends[p], ends[p]+lost[p], len(tail))
 		}
 	}
 	for p := range int32(partitions) {
-		now := back.same(topic, p, lives.OffsetOf(t, b, lives.Latest, topic, p))
+		now := back.Same(topic, p, lives.OffsetOf(t, b, lives.Latest, topic, p))
 		if !bytes.HasPrefix(now, copied[p]) {
 			t.Errorf("partition %d: what both had was not kept: %s", p, lives.Difference(now, copied[p]))
 		}
 	}
-	back.same(keyed, 0, lives.OffsetOf(t, b, lives.Latest, keyed, 0))
+	back.Same(keyed, 0, lives.OffsetOf(t, b, lives.Latest, keyed, 0))
 
-	for _, x := range back.failover().Partitions {
+	for _, x := range back.Failover().Partitions {
 		if x.Topic == topic {
 			opens[x.Partition] = x.OpensAt
 		}
 	}
-	back.end()
-	old.leave()
-	noTrace(t, a, topic, keyed)
+	back.End()
+	old.Leave()
+	lives.NoTrace(t, a, topic, keyed)
 	writes(t, a, topic, "home again", opens)
-	javaProducer(t, a, keyed, "home again")
-	if last := committed(t, a, keyed, 0, 16); last[len(last)-1] != 16 {
+	lives.JavaProducer(t, a, keyed, "home again")
+	if last := lives.Committed(t, a, keyed, 0, 16); last[len(last)-1] != 16 {
 		t.Errorf("the record of Kafka's own producer: %v", last)
 	}
-	sameCommitted(t, a, topic, pTransactions, 0, 1, 2, 8, 11, 14, 15, 16, 17, 22, 23, 24, 25)
+	lives.SameCommitted(t, a, topic, pTransactions, 0, 1, 2, 8, 11, 14, 15, 16, 17, 22, 23, 24, 25)
 	for p := range int32(partitions) {
 		a.WaitSameSegments(topic, p, 1, 2, 3)
 	}

@@ -19,39 +19,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var (
-	lender   lives.Keeper
-	keptOnes = map[string]*kafkatest.Cluster{}
-)
+var lender lives.Keeper
 
 // lend is a cluster that tests share, by name. Its log cleaner looks every 100 ms for something to do, and topics are created by whoever asks for them, as many clusters in the field
 // still do (F-31).
 func lend(t *testing.T, name string, brokers int) *kafkatest.Cluster {
 	t.Helper()
-	kafkatest.Require(t)
-	lender.T = t
-	c := keptOnes[name]
-	if c == nil {
-		c = kafkatest.Start(&lender, kafkatest.Options{Brokers: brokers, HeapMB: 384, Config: map[string]string{
-			"auto.create.topics.enable": "true",
-			"log.cleaner.backoff.ms":    "100",
-			"replica.fetch.wait.max.ms": "200",
-		}})
-		keptOnes[name] = c
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			showLogs(t, name, c)
-		}
-	})
-	return c
-}
-
-func showLogs(t *testing.T, name string, c *kafkatest.Cluster) {
-	for _, id := range c.Brokers() {
-		log := c.Log(id)
-		t.Logf("end of the log of broker %d of %s:\n%s", id, name, log[max(0, len(log)-4000):])
-	}
+	return lender.Lend(t, name, kafkatest.Options{Brokers: brokers, HeapMB: 384, Config: map[string]string{
+		"auto.create.topics.enable": "true",
+		"log.cleaner.backoff.ms":    "100",
+		"replica.fetch.wait.max.ms": "200",
+	}})
 }
 
 // primary is the cluster that clients use at first, standby the one that is mirrored into: three brokers each.

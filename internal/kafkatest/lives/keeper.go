@@ -2,6 +2,7 @@ package lives
 
 import (
 	"context"
+	"testing"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 )
@@ -10,6 +11,32 @@ import (
 type Keeper struct {
 	kafkatest.T
 	cleanups []func()
+	lent     map[string]*kafkatest.Cluster
+}
+
+// Lend is a cluster that the tests of a package share, by name; the first one starts it. A test that fails shows the end of its brokers' logs.
+func (k *Keeper) Lend(t testing.TB, name string, o kafkatest.Options) *kafkatest.Cluster {
+	t.Helper()
+	kafkatest.Require(t)
+	k.T = t
+	c := k.lent[name]
+	if c == nil {
+		c = kafkatest.Start(k, o)
+		if k.lent == nil {
+			k.lent = map[string]*kafkatest.Cluster{}
+		}
+		k.lent[name] = c
+	}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, id := range c.Brokers() {
+			log := c.Log(id)
+			t.Logf("end of the log of broker %d of %s:\n%s", id, name, log[max(0, len(log)-4000):])
+		}
+	})
+	return c
 }
 
 // Cleanup keeps f for End.
