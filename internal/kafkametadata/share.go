@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -99,7 +100,7 @@ func (c *Client) alterShareOffsets(ctx context.Context, broker int32, group stri
 // shareError is refusal, with UNSUPPORTED_VERSION for a cluster whose share groups are turned off (share.version 0).
 func shareError(code int16, message *string) error {
 	err := refusal(code, message)
-	if code == kerr.UnsupportedVersion.Code {
+	if code == kerr.UnsupportedVersion.Code && (message == nil || !strings.Contains(strings.ToLower(*message), "coordinator")) { // a broker says it too when it has asked a node that is none for its own coordinator
 		err = fmt.Errorf("%w: share groups are not enabled (share.version): %w", mirror.ErrUnsupported, err)
 	}
 	return err

@@ -173,9 +173,9 @@ func (l *Log) endOf(epoch int32) (int32, int64) {
 func (l *Log) Offsets(leaderEpoch int32) replicaserver.OffsetsAnswer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := replicaserver.OffsetsAnswer{Code: l.serving(leaderEpoch), Start: -1, End: -1, StartEpoch: -1, EndEpoch: -1}
+	a := replicaserver.OffsetsAnswer{Code: l.serving(leaderEpoch), Start: -1, End: -1, HighWatermark: -1, StartEpoch: -1, EndEpoch: -1}
 	if a.Code == 0 {
-		a.Start, a.End = l.start, l.end
+		a.Start, a.End, a.HighWatermark = l.start, l.end, l.replicated
 		if l.start < l.end {
 			a.StartEpoch, a.EndEpoch = l.epochs.EpochAt(l.start), l.epochs.Latest()
 		}

@@ -151,7 +151,7 @@ func TestGate(t *testing.T) {
 
 func TestOffsetsAndEpochs(t *testing.T) {
 	l := history(t)
-	if a := l.Offsets(9); a != (replicaserver.OffsetsAnswer{Start: 10, End: 60, StartEpoch: 2, EndEpoch: 5}) {
+	if a := l.Offsets(9); a != (replicaserver.OffsetsAnswer{Start: 10, End: 60, HighWatermark: 40, StartEpoch: 2, EndEpoch: 5}) {
 		t.Errorf("%+v", a)
 	}
 	if a := l.Offsets(8); a.Code != 74 || l.Offsets(10).Code != 76 || l.Offsets(-1).Code != 0 {
@@ -166,7 +166,7 @@ func TestOffsetsAndEpochs(t *testing.T) {
 	if err := l.ResetTo(100); err != nil {
 		t.Fatal(err)
 	}
-	if a := l.Offsets(9); a != (replicaserver.OffsetsAnswer{Start: 100, End: 100, StartEpoch: -1, EndEpoch: -1}) {
+	if a := l.Offsets(9); a != (replicaserver.OffsetsAnswer{Start: 100, End: 100, HighWatermark: 100, StartEpoch: -1, EndEpoch: -1}) {
 		t.Errorf("empty: %+v", a)
 	}
 	if found, end, _ := l.EndOffsetFor(9, 5); found != 5 || end != 100 {

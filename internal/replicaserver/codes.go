@@ -4,6 +4,7 @@ package replicaserver
 const (
 	codeUnknownTopicOrPartition  = 3
 	codeNotLeader                = 6
+	codeCoordinatorNotAvailable  = 15
 	codeTopicAuthorizationFailed = 29
 	codeUnsupportedMechanism     = 33
 	codeIllegalSASLState         = 34

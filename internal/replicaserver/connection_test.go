@@ -22,9 +22,9 @@ import (
 func TestVersionsOnOffer(t *testing.T) {
 	topics, _ := topicOf(1)
 	for _, security := range []SecurityProtocol{Plaintext, SASLPlaintext} {
-		want := "1:13-18 2:7-11 18:0-4 23:3-4"
+		want := "1:13-18 2:7-11 10:4-6 18:0-4 23:3-4"
 		if security.sasl() {
-			want = "1:13-18 2:7-11 17:1-1 18:0-4 23:3-4 36:0-2"
+			want = "1:13-18 2:7-11 10:4-6 17:1-1 18:0-4 23:3-4 36:0-2"
 		}
 		f := dial(t, start(t, topics, func(c *Config) { c.Security, c.SASL = security, saslOf(t) }))
 		for version := int16(0); version <= 4; version++ {
@@ -63,6 +63,19 @@ func frame(key, version int16, rest string) []byte {
 	return append(b, rest...)
 }
 
+func TestNoCoordinatorIsHere(t *testing.T) {
+	topics, _ := topicOf(1)
+	f := dial(t, start(t, topics, nil))
+	for version := int16(4); version <= 6; version++ {
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.Version, req.CoordinatorType, req.CoordinatorKeys = version, 2, []string{"group:AAAAAAAAAAAAAAAAAAAAAQ:0", "other:AAAAAAAAAAAAAAAAAAAAAQ:1"}
+		resp := f.ask(req).(*kmsg.FindCoordinatorResponse)
+		if len(resp.Coordinators) != 2 || resp.Coordinators[1].Key != req.CoordinatorKeys[1] || resp.Coordinators[0].ErrorCode != codeCoordinatorNotAvailable || resp.Coordinators[0].NodeID != -1 {
+			t.Errorf("version %d: %+v", version, resp)
+		}
+	}
+}
+
 // TestKafkasOwnMaximaAreMet asks with a client that is held to what a Kafka version knows.
 func TestKafkasOwnMaximaAreMet(t *testing.T) {
 	topics, logs := topicOf(1)
@@ -83,6 +96,7 @@ func TestEndsOfLogs(t *testing.T) {
 	logs[0].raise(2)
 	logs[0].truncate(4)
 	logs[0].append(100)
+	logs[0].high = 4
 	f := dial(t, start(t, topics, nil))
 	ask := func(version int16, replica, partition, epoch int32, topic string, timestamp int64) kmsg.ListOffsetsResponseTopicPartition {
 		t.Helper()
@@ -115,7 +129,9 @@ func TestEndsOfLogs(t *testing.T) {
 			{1, 0, -1, "a", 1700000000000, codeInvalidRequest, -1, -1},
 			{1, 7, -1, "a", latestTimestamp, codeNotLeader, -1, -1},
 			{1, 0, -1, "b", latestTimestamp, codeUnknownTopicOrPartition, -1, -1},
-			{-1, 0, -1, "a", latestTimestamp, codeTopicAuthorizationFailed, -1, -1},
+			{-1, 0, -1, "a", latestTimestamp, 0, 4, -1}, // a coordinator of share groups
+			{-1, 0, -1, "a", earliestTimestamp, codeTopicAuthorizationFailed, -1, -1},
+			{-1, 0, 0, "a", latestTimestamp, codeFencedLeaderEpoch, -1, -1},
 			{-2, 0, -1, "a", latestTimestamp, codeTopicAuthorizationFailed, -1, -1},
 			{9999, 0, -1, "a", latestTimestamp, codeTopicAuthorizationFailed, -1, -1},
 		} {

@@ -9,6 +9,8 @@ byte by byte, and are cut where their logs part. What a partition answers is Par
 	SaslHandshake          17  1         brokers, on SASL listeners
 	SaslAuthenticate       36  0-2       brokers, on SASL listeners; again on the same connection if they like (KIP-368). The session's lifetime is told as 0: without end
 	ListOffsets             2  7-11      a follower whose log is empty, or whose position is outside of ours: the end (-1), the start (-2), the start in local storage (-4, which is the same here)
+	                                     brokers that coordinate share groups, with replica id -1: the end alone (KIP-932, the lag of a group)
+	FindCoordinator        10  4-6       brokers that look for the state of share groups, at any node: with COORDINATOR_NOT_AVAILABLE (15), upon which they ask another one
 	OffsetForLeaderEpoch   23  3-4       a follower that must find where an epoch ends, other than by Fetch
 	Fetch                   1  13-18     followers all the time (13-14 with ReplicaId, from 15 on with ReplicaState, KIP-903)
 
@@ -19,7 +21,8 @@ this listener is not registered for clients, so whoever sends such a thing is in
 
 Only brokers read here. Two things must be true of a Fetch, a ListOffsets or an OffsetForLeaderEpoch: its replica id is 0 or above and not our own, and Config.Allowed knows the connection's principal. If not,
 each partition is answered with TOPIC_AUTHORIZATION_FAILED (29), by which clients stop with an error that says so; NOT_LEADER_OR_FOLLOWER would have them ask again for ever, and a closed connection would
-say nothing. So consumers (replica id -1) and debug readers (-2) get nothing, on purpose: what is here may still be cut, and the topic is dark until it is handed over.
+say nothing. So consumers (replica id -1) and debug readers (-2) get nothing, on purpose: what is here may still be cut, and the topic is dark until it is handed over. One question of replica id -1 is answered, to
+allowed principals: where logs end, the high watermark. Coordinators of share groups ask it whenever a group's offsets are read.
 
 	security protocol     principal
 	PLAINTEXT             User:ANONYMOUS

@@ -173,7 +173,7 @@ func (l *fakeLog) ReadBack(ctx context.Context, from int64, max int) ([]byte, er
 func (l *fakeLog) Offsets(leaderEpoch int32) OffsetsAnswer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := OffsetsAnswer{Code: l.code, Start: l.start, End: l.end(), StartEpoch: -1, EndEpoch: -1}
+	a := OffsetsAnswer{Code: l.code, Start: l.start, End: l.end(), HighWatermark: l.high, StartEpoch: -1, EndEpoch: -1}
 	if leaderEpoch >= 0 && leaderEpoch < l.epoch {
 		a.Code = codeFencedLeaderEpoch
 	}

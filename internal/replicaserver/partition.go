@@ -56,6 +56,7 @@ type FetchAnswer struct {
 type OffsetsAnswer struct {
 	Code                 int16
 	Start, End           int64
+	HighWatermark        int64
 	StartEpoch, EndEpoch int32 // of the first batch, of the last one; -1 unknown or none
 }
 

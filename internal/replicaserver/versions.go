@@ -6,6 +6,7 @@ import "github.com/twmb/franz-go/pkg/kmsg"
 const (
 	keyFetch            = 1
 	keyListOffsets      = 2
+	keyFindCoordinator  = 10
 	keySASLHandshake    = 17
 	keyApiVersions      = 18
 	keyOffsetForEpoch   = 23
@@ -25,6 +26,7 @@ type answered struct {
 var allAnswered = []answered{
 	{keyFetch, "Fetch", 13, 18, 12, false},
 	{keyListOffsets, "ListOffsets", 7, 11, 6, false},
+	{keyFindCoordinator, "FindCoordinator", 4, 6, 3, false},
 	{keySASLHandshake, "SaslHandshake", 1, 1, -1, true},
 	{keyApiVersions, "ApiVersions", 0, 4, 3, false},
 	{keyOffsetForEpoch, "OffsetForLeaderEpoch", 3, 4, 4, false},

@@ -68,7 +68,7 @@ func (s *syncing) works() (works []string) {
 			s.t.Logf("%s: %v, %v", g.Name, refused, err)
 			continue
 		}
-		if g.Kind == mirror.OffsetGroup && s.offset(g) != at { // a share group's is read after the stop: its broker asks the leader for the end, as a consumer does (KIP-1226), and this process answers none
+		if s.offset(g) != at {
 			continue
 		}
 		if groups, err := s.Groups(bound(s.t)); err != nil || !slices.ContainsFunc(groups, func(x mirror.Group) bool { return x.Name == g.Name && x.Kind == g.Kind }) {
