@@ -64,6 +64,8 @@
 //	                                                                                     PartitionChangeBuilder
 //	copy                     served: ApiVersions, ListOffsets, Fetch 13–18,              ReplicaFetcherThread, AbstractFetcherThread          TestRealKafkaLogContract
 //	                         OffsetForLeaderEpoch
+//	share groups' lag        served: ListOffsets −1 of replica −1 (the end),             NetworkPartitionMetadataClient,                      TestRealKafkaSyncRights
+//	                         FindCoordinator 4–6 (there is none here)                    PersisterStateManager
 //	truncate                 Fetch answers with a diverging epoch                        AbstractFetcherThread.truncateOnFetchResponse        TestRealKafkaFirstLife
 //	epoch + 2                BrokerHeartbeat want fence, then not                        ReplicationControlManager.handleBrokerFenced         TestRealKafkaFirstLife
 //	producer ids             AllocateProducerIds, InitProducerId                         ProducerIdControlManager, RPCProducerIdManager       TestF48…
