@@ -376,9 +376,10 @@ func TestF82ARecordWrittenAfterAViolation(t *testing.T) {
 	r := lives.Open(t, "f82-violated", a, at)
 	r.Start(topic)
 	copied := r.Same(topic, 0, 100)
+	led := lives.One(r.Status(), topic, 0).LeaderEpoch
 	r.End()
-	led := b.Describe(topic, 0).LeaderEpoch // clients see no leader as long as the process leads
 	at.Die()
+	// Clients see no leader while the process leads, either.
 	b.WaitPartition(topic, 0, "no leader", func(p kafkatest.Partition) bool { return p.Leader < 0 && p.LeaderEpoch > led })
 	b.UncleanElection(topic, 0)
 	lives.Produce(t, lives.Client(b), topic, 0, "of the destination") // 100
