@@ -1,8 +1,8 @@
 package synclife_test
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -54,40 +54,40 @@ func skipped(t *testing.T, r *lives.Running, group string, words ...string) {
 	})
 }
 
-// working is a member of a group that is at work on some topic of its cluster. It commits only what it is told.
-func working(t *testing.T, c *kafkatest.Cluster, group, topic string) *kgo.Client {
+// state waits until a group of any kind is in a state.
+func state(t *testing.T, c *kafkatest.Cluster, group, want string) {
 	t.Helper()
-	cl := c.Client(kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit())
-	lives.Eventually(t, "group "+group+" has a member", func() (bool, string) {
-		ctx, stop := context.WithCancel(t.Context())
-		stop() // no record is needed
-		cl.PollFetches(ctx)
-		all, err := c.Admin().DescribeGroups(lives.Limited(t), group)
-		return err == nil && all[group].State == "Stable", fmt.Sprint(all[group].State, err)
+	lives.Eventually(t, "group "+group+" is "+want, func() (bool, string) {
+		all, err := c.Admin().ListGroups(lives.Limited(t))
+		return err == nil && all[group].State == want, fmt.Sprint(all[group], err)
 	})
+}
+
+// working is a member of a group that is at work on some topic of its cluster. It commits only what it is told.
+func working(t *testing.T, c *kafkatest.Cluster, group, topic string, more ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl := c.Client(append([]kgo.Opt{kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit()}, more...)...)
+	state(t, c, group, "Stable")
 	return cl
 }
 
 func commitAsMember(t *testing.T, cl *kgo.Client, topic string, offset int64) {
 	t.Helper()
-	refused := error(nil)
-	cl.CommitOffsetsSync(lives.Limited(t), map[string]map[int32]kgo.EpochOffset{topic: {0: {Epoch: -1, Offset: offset}}}, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
-		if refused = err; err == nil {
-			refused = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
-		}
+	lives.Eventually(t, "the member commits", func() (bool, string) { // it may still have to join once more
+		refused := error(nil)
+		cl.CommitOffsetsSync(lives.Limited(t), map[string]map[int32]kgo.EpochOffset{topic: {0: {Epoch: -1, Offset: offset}}}, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+			if refused = err; err == nil {
+				refused = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+			}
+		})
+		return refused == nil, fmt.Sprint(refused)
 	})
-	if refused != nil {
-		t.Fatal(refused)
-	}
 }
 
 func leave(t *testing.T, c *kafkatest.Cluster, cl *kgo.Client, group string) {
 	t.Helper()
 	cl.Close()
-	lives.Eventually(t, "group "+group+" has no member", func() (bool, string) {
-		all, err := c.Admin().DescribeGroups(lives.Limited(t), group)
-		return err == nil && all[group].State == "Empty", fmt.Sprint(all[group].State, err)
-	})
+	state(t, c, group, "Empty")
 }
 
 func fill(t *testing.T, c *kafkatest.Cluster, topic string, n int) {
@@ -139,7 +139,8 @@ func TestF56GroupAheadOfTheMirrorOrBehindItsStart(t *testing.T) {
 	source.letGo()
 }
 
-// Groups that work at the destination are theirs: when they are active, when they become so between the mirror's look and its write, and after the cut-over.
+// Groups that work at the destination are theirs: when they are active, when they become so between the mirror's look and its write, and after the cut-over. That is so for members of both
+// protocols (KIP-848).
 func TestF57GroupThatWorksAtTheDestinationIsNotMoved(t *testing.T) {
 	a, b := primary(t), standby(t)
 	topic, later, local := "f57", "f57-later", "f57-local"
@@ -149,19 +150,26 @@ func TestF57GroupThatWorksAtTheDestinationIsNotMoved(t *testing.T) {
 	}
 	lives.Commit(t, a, "f57-later", later, 0, 7, 0)
 	b.CreateTopic(kafkatest.Topic{Name: local, Replication: 3})
-	groups := []string{"f57-active", "f57-joins", "f57-idle"}
+	active := map[string]*kgo.Client{"f57-active": nil, "f57-active-848": nil}
+	joining := map[string]*kgo.Client{"f57-joins": nil, "f57-joins-848": nil}
+	groups := slices.Concat(slices.Collect(maps.Keys(active)), slices.Collect(maps.Keys(joining)), []string{"f57-idle"})
+	protocol := func(group string) []kgo.Opt {
+		if strings.HasSuffix(group, "-848") {
+			return []kgo.Opt{kgo.ServerSideBalancer()}
+		}
+		return nil
+	}
 	for _, group := range groups {
 		lives.Commit(t, a, group, topic, 0, 400, 0)
 	}
 	process := lives.Join(t, b)
 	var mu sync.Mutex
-	join := ""
-	var joined *kgo.Client
+	armed := false
 	seen := &watched{Destination: process.Destination, before: func(g mirror.Group) {
 		mu.Lock()
 		defer mu.Unlock()
-		if g.Name == join {
-			join, joined = "", working(t, b, g.Name, local)
+		if cl, joins := joining[g.Name]; armed && joins && cl == nil {
+			joining[g.Name] = working(t, b, g.Name, local, protocol(g.Name)...)
 		}
 	}}
 	r := lives.Open(t, topic, a, process, func(c *mirror.Config) { c.Destination = seen })
@@ -169,42 +177,63 @@ func TestF57GroupThatWorksAtTheDestinationIsNotMoved(t *testing.T) {
 	for _, group := range groups {
 		at(t, b, group, topic, one(400))
 	}
-	active := working(t, b, "f57-active", local)
-	commitAsMember(t, active, topic, 900)
+	for group := range active {
+		active[group] = working(t, b, group, local, protocol(group)...)
+		commitAsMember(t, active[group], topic, 900)
+	}
 	mu.Lock()
-	join = "f57-joins"
+	armed = true
 	mu.Unlock()
 	for _, group := range groups {
 		lives.Commit(t, a, group, topic, 0, 500, 0)
 	}
 	at(t, b, "f57-idle", topic, one(500))
-	skipped(t, r, "f57-active", topic+"-0", "active here")
-	skipped(t, r, "f57-joins", topic+"-0", "active here")
-	stays(t, r, b, "f57-active", topic, 900)
-	stays(t, r, b, "f57-joins", topic, 400)
+	for _, group := range groups {
+		if group != "f57-idle" {
+			skipped(t, r, group, topic+"-0", "active here")
+		}
+	}
+	stay := func(mirror *lives.Running, want map[string]int64) {
+		t.Helper()
+		refreshes(t, mirror, 3)
+		for group, offset := range want {
+			if got := lives.CommittedAt(t, b, group, topic, 0); got != offset {
+				t.Errorf("group %s is at %d, want %d", group, got, offset)
+			}
+		}
+	}
+	stay(r, map[string]int64{"f57-active": 900, "f57-active-848": 900, "f57-joins": 400, "f57-joins-848": 400})
 	mu.Lock()
-	if joined == nil {
-		t.Fatal("nobody has joined between look and write")
+	for group, cl := range joining {
+		if cl == nil {
+			t.Fatalf("nobody has joined %s between look and write", group)
+		}
 	}
 	mu.Unlock()
 
-	// It goes on, and rests. The source's offset is behind what was done here.
-	commitAsMember(t, active, topic, 950)
-	leave(t, b, active, "f57-active")
-	leave(t, b, joined, "f57-joins")
-	at(t, b, "f57-joins", topic, one(500)) // it did nothing here: the mirror's again
-	stays(t, r, b, "f57-active", topic, 950)
+	// They go on, and rest. The source's offset is behind what was done here.
+	for group, cl := range active {
+		commitAsMember(t, cl, topic, 950)
+		leave(t, b, cl, group)
+	}
+	for group, cl := range joining {
+		leave(t, b, cl, group)
+		at(t, b, group, topic, one(500)) // it did nothing here: the mirror's again
+	}
+	worked := map[string]int64{"f57-active": 950, "f57-active-848": 950}
+	stay(r, worked)
 	r.End()
 	r = lives.Open(t, topic, a, process)
-	stays(t, r, b, "f57-active", topic, 950)
+	stay(r, worked)
 	lives.Commit(t, a, "f57-active", topic, 0, 600, 0)
-	stays(t, r, b, "f57-active", topic, 950)
+	stay(r, worked)
 	r.Failover()
 	at(t, b, "f57-active", topic, one(950))
 
 	// After the cut-over it works here; a mirror that is started again looks on.
 	lives.Produce(t, lives.Client(b), topic, 0, "of the destination")
 	resumes(t, "the group that was idle", lives.Resumes(t, b, "f57-idle", topic, []int32{0}), one(500))
+	resumes(t, "the group of the new protocol", lives.Resumes(t, b, "f57-active-848", topic, []int32{0}, kgo.ServerSideBalancer()), one(950))
 	idle := working(t, b, "f57-idle", topic)
 	commitAsMember(t, idle, topic, 990)
 	leave(t, b, idle, "f57-idle")
@@ -214,10 +243,43 @@ func TestF57GroupThatWorksAtTheDestinationIsNotMoved(t *testing.T) {
 	r.Until("open", topic, 0, func(p mirror.PartitionStatus) bool { return p.Owner == mirror.OwnerOpen })
 	r.Start(later) // so that it has something to look for
 	at(t, b, "f57-later", later, one(7))
-	refreshes(t, r, 3)
-	for group, offset := range map[string]int64{"f57-active": 950, "f57-joins": 500, "f57-idle": 990} {
-		at(t, b, group, topic, one(offset))
+	stay(r, map[string]int64{"f57-active": 950, "f57-active-848": 950, "f57-joins": 500, "f57-joins-848": 500, "f57-idle": 990})
+}
+
+// The source elects leaders while it is mirrored, and members commit with the new epochs: nobody at the destination is told of an epoch that it has not reached.
+func TestF42SourcesEpochsJump(t *testing.T) {
+	a, b := primary(t), standby(t)
+	topic := "f42"
+	a.CreateTopic(kafkatest.Topic{Name: topic, Replication: 3})
+	fill(t, a, topic, 50)
+	r := lives.Open(t, topic, a, lives.Join(t, b))
+	r.Start(topic)
+	r.InStep(topic, 0, 50)
+	for i, group := range []string{"f42-go", "f42-java"} {
+		read := int64(50 + 20*i)
+		replicas := a.Describe(topic, 0).Replicas
+		for i := range 3 {
+			a.MoveLeader(topic, 0, replicas[(i+1)%3])
+		}
+		fill(t, a, topic, 20)
+		source := a.Describe(topic, 0).LeaderEpoch
+		lives.CommitAsMember(t, a, group, topic, one(read+10))
+		o, _ := lives.CommittedOffset(t, a, group, topic, 0)
+		if o.LeaderEpoch != source || source < 3 {
+			t.Fatalf("committed %+v, the source's leader epoch is %d", o, source)
+		}
+		at(t, b, group, topic, one(read+10))
+		known(t, b, group, topic, 0)
+		p := r.InStep(topic, 0, read+20)
+		if p.LeaderEpoch < source {
+			t.Errorf("the destination's leader epoch is %d, the source's %d", p.LeaderEpoch, source)
+		}
 	}
+	r.Failover()
+	known(t, b, "f42-go", topic, 0)
+	known(t, b, "f42-java", topic, 0)
+	resumes(t, "franz-go", lives.Resumes(t, b, "f42-go", topic, []int32{0}), one(60))
+	resumes(t, "Kafka's own consumer", lives.JavaResumes(t, b, 10, "f42-java", topic), one(80))
 }
 
 // g1's offset is part of a transaction that is open. Its groups beside it go on.
@@ -355,17 +417,21 @@ func TestF59CoordinatorThatIsSilentAndOneThatIsRestarted(t *testing.T) {
 		at(t, b, g3, topic, one(offset))
 	}
 	both(100)
+	began := time.Now()
 	b.Pause(silent)
 	move(200)
 	// g3's coordinator tells it; the silent one is not asked.
 	at(t, b, g3, topic, one(200))
+	t.Logf("g3 is followed %v after g2's coordinator fell silent", time.Since(began).Round(time.Millisecond))
 	b.Resume(silent)
 	b.WaitReady()
 	both(300)
+	t.Logf("g2 is followed again %v after that", time.Since(began).Round(time.Millisecond))
 
 	// Restarted in the middle of it.
 	b.Stop(silent)
 	both(400) // another broker is g2's coordinator now
+	t.Logf("both are followed while the broker is stopped, %v after that", time.Since(began).Round(time.Millisecond))
 	moved := int64(400)
 	done := make(chan struct{})
 	go func() {

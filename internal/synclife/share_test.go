@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
@@ -71,7 +72,18 @@ func TestShareGroupsResumeAtTheirStart(t *testing.T) {
 	shareIsAt(t, b, group, topic, 100)
 	source.letGo()
 	shareIsAt(t, b, group, topic, 140)
+
+	// While it works here it is left alone.
+	b.CreateTopic(kafkatest.Topic{Name: "share-local", Replication: 3})
+	worker := b.Client(kgo.ShareGroup(group), kgo.ConsumeTopics("share-local"))
+	state(t, b, group, "Stable")
 	setShare(t, a, group, topic, 45)
+	skipped(t, r, group, topic+"-0", "active here")
+	refreshes(t, r, 3)
+	if got := shareAt(t, b, group, topic); got != 140 {
+		t.Errorf("the share group starts at %d, want 140", got)
+	}
+	leave(t, b, worker, group)
 	shareIsAt(t, b, group, topic, 45)
 	r.Failover()
 	shareIsAt(t, b, group, topic, 45)
