@@ -64,7 +64,7 @@ func (r *runner) copyOf() (metadatasync.Copy, partitionView) {
 	st := r.core.Status()
 	r.coreMu.Unlock()
 	epochs := st.Epochs
-	c := metadatasync.Copy{Start: r.log.Start(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch(), EpochBelow: func(offset int64) int32 { return epochBelow(epochs, offset) }}
+	c := metadatasync.Copy{Start: r.log.Start(), Replicated: r.log.Replicated(), End: r.log.End(), LeaderEpoch: r.log.LeaderEpoch(), EpochBelow: func(offset int64) int32 { return epochBelow(epochs, offset) }}
 	return c, partitionView{st.Record.State, st.Want, st.Record.Episode}
 }
 

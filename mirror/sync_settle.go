@@ -130,7 +130,7 @@ func (g *groupSync) settleAll(items []settleItem) (undone map[TopicPartition][]s
 	copies := map[TopicPartition]metadatasync.Copy{}
 	for tp, it := range ends {
 		c, _ := it.r.copyOf()
-		c.Replicated = it.end
+		c.Replicated, c.End = it.end, it.end
 		copies[tp] = c
 	}
 	undone = map[TopicPartition][]string{}

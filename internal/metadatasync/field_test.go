@@ -330,3 +330,16 @@ func TestF66ARuleThatWasMissedOnceStays(t *testing.T) {
 		t.Errorf("somebody has removed it here: %+v", removed)
 	}
 }
+
+// Another process takes over, and no copy has told it yet how far it is: Replicated is the log's start. The group stays, and a rewind is followed all the same.
+func TestF62ATakeoverMovesNothing(t *testing.T) {
+	c := Copy{Replicated: 0, End: 1000}
+	want(t, "nothing is new", Decide(Look{Source: off(900), Destination: off(900), Copy: c, Memory: wrote(900, 900)}), None, InStep)
+	want(t, "the source goes on", Decide(Look{Source: off(950), Destination: off(900), Copy: c, Memory: wrote(900, 900)}), None, InStep)
+	want(t, "the source goes back", Decide(Look{Source: off(100), Destination: off(900), Copy: c, Memory: wrote(900, 900)}), 100, InStep)
+	half := Memory{Seen: 900, SeenEpoch: None, Wrote: 900, Before: 400}
+	want(t, "the write was lost", Decide(Look{Source: off(900), Destination: off(400), Copy: c, Memory: half}), 900, InStep)
+	c.End = 500
+	want(t, "the log was cut", Decide(Look{Source: off(900), Destination: off(900), Copy: c, Memory: wrote(900, 900)}), 500, InStep)
+	want(t, "it is from before", Decide(Look{Source: off(900), Destination: off(900), Copy: c, Memory: wrote(900, 900), First: true}), 0, InStep)
+}

@@ -13,6 +13,7 @@ type Offset struct {
 // Copy is the partition's log at the destination.
 type Copy struct {
 	Start, Replicated int64
+	End               int64                    // Replicated ≤ End; 0: not known
 	LeaderEpoch       int32                    // the destination's
 	EpochBelow        func(offset int64) int32 // leader epoch of the last batch below an offset, None if there is none
 }
@@ -32,6 +33,13 @@ func Place(s Offset, c Copy) Offset {
 		at.LeaderEpoch = None
 	}
 	return at
+}
+
+// writtenTo is the copy for a group that was put somewhere in it: all below that was replicated then. A process that takes over does not know yet how far the copies are, and says a low
+// Replicated, down to Start, until they have told it. No group goes back for that.
+func (c Copy) writtenTo(m Memory) Copy {
+	c.Replicated = max(c.Replicated, min(max(m.Wrote, m.Before), c.End))
+	return c
 }
 
 // Memory is what is remembered of one group in one partition.
@@ -121,6 +129,9 @@ func Decide(l Look) Decision {
 		d.Memory.settle(l.Destination)
 		d.Reason = IsActive
 		return d
+	}
+	if !l.First {
+		l.Copy = l.Copy.writtenTo(l.Memory)
 	}
 	to := Place(*l.Source, l.Copy)
 	own := l.First || l.Memory.own(l.Destination)
