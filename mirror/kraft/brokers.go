@@ -32,9 +32,33 @@ func (b brokers) Ask(ctx context.Context, broker int32, req kmsg.Request) (kmsg.
 	if !slices.Contains(b.d.liveBrokers(), broker) {
 		return nil, fmt.Errorf("it is not alive, or a mirror process: %v are the brokers that can be asked", b.d.liveBrokers())
 	}
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	if changes(req) {
+		req = fenced{req, b.d.membership.inSession, refuse}
+	}
 	resp, err := b.d.aside.Broker(ctx, broker, req)
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
 	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
 	return resp, err
+}
+
+// fenced is a request that may be sent only in this process's session. kgo connects, and sends anew what a connection lost, while guarded waits for the answer; it asks for the version when it is
+// about to write, and does not write when the context has ended by then.
+type fenced struct {
+	kmsg.Request
+	may    func() error
+	refuse context.CancelCauseFunc
+}
+
+// MaxVersion is the newest version that may be sent.
+func (f fenced) MaxVersion() int16 {
+	if err := f.may(); err != nil {
+		f.refuse(err)
+	}
+	return f.Request.MaxVersion()
 }

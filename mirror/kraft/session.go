@@ -97,6 +97,16 @@ func (d *Destination) inSession() error {
 	return d.membership.inSession()
 }
 
+// changes says that a request may change the cluster. It goes by the key: some are wrapped.
+func changes(req kmsg.Request) bool {
+	switch kmsg.Key(req.Key()) {
+	case kmsg.AlterPartition, kmsg.AllocateProducerIDs, kmsg.AlterPartitionAssignments, kmsg.ElectLeaders, kmsg.IncrementalAlterConfigs, kmsg.CreateTopics, kmsg.CreatePartitions,
+		kmsg.UnregisterBroker, kmsg.CreateACLs, kmsg.DeleteACLs, kmsg.OffsetCommit, kmsg.AlterShareGroupOffsets:
+		return true
+	}
+	return false
+}
+
 // guarded stands around every request: what changes the cluster is not sent outside the session, and an answer that calls our broker epoch old ends it all.
 func (d *Destination) guarded(ctx context.Context, req kmsg.Request, send func() (kmsg.Response, error)) (resp kmsg.Response, err error) {
 	epoch := int64(-1)
@@ -106,9 +116,7 @@ func (d *Destination) guarded(ctx context.Context, req kmsg.Request, send func()
 	case *kmsg.AllocateProducerIDsRequest:
 		epoch = r.BrokerEpoch
 	}
-	switch req.(type) {
-	case *kmsg.AlterPartitionRequest, *kmsg.AllocateProducerIDsRequest, *kmsg.AlterPartitionAssignmentsRequest, *kmsg.ElectLeadersRequest, *kmsg.IncrementalAlterConfigsRequest,
-		*kmsg.CreateTopicsRequest, *kmsg.CreatePartitionsRequest, *kmsg.UnregisterBrokerRequest, *kmsg.CreateACLsRequest, *kmsg.DeleteACLsRequest:
+	if changes(req) {
 		if err := d.membership.inSession(); err != nil {
 			return nil, err
 		}

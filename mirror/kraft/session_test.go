@@ -2,9 +2,14 @@ package kraft
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"io"
+	"net"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/kraftclient"
 	"github.com/clustermirror/clustermirror/internal/leaderlog"
 	"github.com/clustermirror/clustermirror/internal/replicaserver"
 	"github.com/clustermirror/clustermirror/mirror"
@@ -331,4 +337,105 @@ func TestGatherDropsWhoHasGone(t *testing.T) {
 	if len(sent) != 2 || !slices.Equal(sent[1], []int{3}) {
 		t.Errorf("%v were sent", sent)
 	}
+}
+
+// TestNothingIsChangedOutsideTheSession: a process that was held up sends nothing that changes the cluster, however the request is wrapped, and goes on reading.
+func TestNothingIsChangedOutsideTheSession(t *testing.T) {
+	d := &Destination{cfg: Config{SessionTimeout: 9 * time.Second}}
+	d.membership = newMembership(&d.cfg, nil, nil, nil)
+	send := func(req kmsg.Request) (sent bool, err error) {
+		_, err = d.guarded(t.Context(), struct{ kmsg.Request }{req}, func() (kmsg.Response, error) { sent = true; return req.ResponseKind(), nil })
+		return sent, err
+	}
+	writes := []kmsg.Request{kmsg.NewPtrAlterPartitionRequest(), kmsg.NewPtrAllocateProducerIDsRequest(), kmsg.NewPtrAlterPartitionAssignmentsRequest(), kmsg.NewPtrElectLeadersRequest(),
+		kmsg.NewPtrIncrementalAlterConfigsRequest(), kmsg.NewPtrCreateTopicsRequest(), kmsg.NewPtrCreatePartitionsRequest(), kmsg.NewPtrUnregisterBrokerRequest(), kmsg.NewPtrCreateACLsRequest(),
+		kmsg.NewPtrDeleteACLsRequest(), kmsg.NewPtrOffsetCommitRequest(), kmsg.NewPtrAlterShareGroupOffsetsRequest()}
+	for _, in := range []bool{true, false} {
+		beat := time.Now()
+		if !in {
+			beat = beat.Add(-d.cfg.SessionTimeout - time.Second)
+		}
+		d.membership.lease.Store(&beat)
+		for _, req := range writes {
+			if sent, err := send(req); sent != in || (err == nil) != in {
+				t.Errorf("%s: in the session %t, sent %t, %v", kmsg.NameForKey(req.Key()), in, sent, err)
+			}
+		}
+		if sent, err := send(kmsg.NewPtrOffsetFetchRequest()); !sent || err != nil {
+			t.Errorf("a reading request: in the session %t, sent %t, %v", in, sent, err)
+		}
+	}
+}
+
+// TestTheSessionEndsWhileABrokerIsConnectedTo: a process is held up between the look at its session and the first byte of the commit, as while it connects: the commit is not sent.
+func TestTheSessionEndsWhileABrokerIsConnectedTo(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		d := &Destination{cfg: Config{SessionTimeout: 9 * time.Second}}
+		d.membership = newMembership(&d.cfg, nil, nil, nil)
+		beat := time.Now()
+		d.membership.lease.Store(&beat)
+		var committed atomic.Bool
+		address := serveVersions(t, kmsg.OffsetCommit, func() {
+			if asleep := time.Now().Add(-d.cfg.SessionTimeout - time.Second); ends {
+				d.membership.lease.Store(&asleep)
+			}
+		}, &committed)
+		var err error
+		d.aside, err = kraftclient.New(kraftclient.Config{Controllers: []string{address}, Address: func(int32) (string, bool) { return address, true }, Intercept: d.guarded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, refuse := context.WithCancelCause(t.Context())
+		_, err = d.aside.Broker(ctx, 1, fenced{kmsg.NewPtrOffsetCommitRequest(), d.membership.inSession, refuse})
+		d.aside.Close()
+		if committed.Load() == ends || (err == nil) == ends {
+			t.Errorf("the session ends %t, committed %t, %v", ends, committed.Load(), err)
+		}
+		if why := context.Cause(ctx); ends && (why == nil || !strings.Contains(why.Error(), "no heartbeat")) {
+			t.Errorf("it is said to be %v", why)
+		}
+	}
+}
+
+// serveVersions is a broker that serves one request besides ApiVersions, whose answer comes after before. asked: the request came.
+func serveVersions(t *testing.T, key kmsg.Key, before func(), asked *atomic.Bool) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		for {
+			size := make([]byte, 4)
+			if _, err := io.ReadFull(conn, size); err != nil {
+				return
+			}
+			req := make([]byte, binary.BigEndian.Uint32(size))
+			if _, err := io.ReadFull(conn, req); err != nil {
+				return
+			}
+			k, version := int16(binary.BigEndian.Uint16(req)), int16(binary.BigEndian.Uint16(req[2:]))
+			if k == int16(key) {
+				asked.Store(true)
+			}
+			resp := kmsg.ResponseForKey(k)
+			if versions, ok := resp.(*kmsg.ApiVersionsResponse); ok {
+				before()
+				for _, k := range []kmsg.Key{kmsg.ApiVersions, key} {
+					versions.ApiKeys = append(versions.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: int16(k), MaxVersion: 2})
+				}
+			}
+			resp.SetVersion(version)
+			body := resp.AppendTo(append([]byte{}, req[4:8]...))
+			if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)); err != nil {
+				return
+			}
+		}
+	}()
+	return l.Addr().String()
 }
