@@ -16,7 +16,7 @@ import (
 // mostRules go in one request.
 const mostRules = 1000
 
-// ACLs is mirror.ACLReader: every rule, as one broker knows them. A word that this version has no name for is written UNKNOWN(15), with Kafka's number for it: the rule is listed, so that
+// ACLs is mirror.ACLReader: every rule, as one broker knows them. A word that this version has no name for is written UNKNOWN(16), with Kafka's number for it: the rule is listed, so that
 // nobody takes it for gone, two of them are never taken for one, and CreateACLs and DeleteACLs refuse it by itself. The user needs Describe on the cluster.
 func (c *Client) ACLs(ctx context.Context) ([]mirror.ACL, error) {
 	brokers, err := c.anyBroker(ctx)
@@ -65,7 +65,7 @@ func (c *Client) CreateACLs(ctx context.Context, rules []mirror.ACL) []error {
 		}
 		var errs []error
 		for _, r := range resp.Results {
-			errs = append(errs, aclRefusal(r.ErrorCode, r.ErrorMessage))
+			errs = append(errs, brokers.refused(r.ErrorCode, aclRefusal(r.ErrorCode, r.ErrorMessage)))
 		}
 		return errs, nil
 	})
@@ -117,7 +117,7 @@ func (c *Client) changeACLs(ctx context.Context, rules []mirror.ACL, send func(c
 	for i, r := range rules {
 		e, err := encode(r)
 		if err != nil {
-			errs[i] = fmt.Errorf("access rule %v: %w", r, err)
+			errs[i] = &mirror.RefusedError{Err: fmt.Errorf("access rule %v: %w", r, err)}
 			continue
 		}
 		e.at = i

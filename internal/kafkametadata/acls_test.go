@@ -208,3 +208,19 @@ func TestACLErrorsByPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestTheFilterOfRulesKnowsEveryWord: package mirror has Kafka's words for its setting mirror.acl.include, and may not know this package. Every word that a rule can be listed with can be named there.
+func TestTheFilterOfRulesKnowsEveryWord(t *testing.T) {
+	accepts := func(rule string) {
+		if _, err := (mirror.Settings{"mirror.acl.include": rule}).ACLRules(); err != nil {
+			t.Errorf("%s: %v", rule, err)
+		}
+	}
+	for n := range int8(127) {
+		for form, text := range map[string]string{"%s": word(kmsg.ACLResourceType(n)), "*;*;%s": word(kmsg.ACLOperation(n)), "*;*;*;%s": word(kmsg.ACLPermissionType(n))} {
+			if text != "ANY" && text != "MATCH" && !strings.HasPrefix(text, "UNKNOWN") {
+				accepts(fmt.Sprintf(form, text))
+			}
+		}
+	}
+}

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/mirror"
 )
 
 // mostSilent is how many brokers may leave one call without an answer before it gives up: each costs a bound, and whoever is locked out of all of them is not to try all of them.
@@ -48,11 +51,36 @@ func askAny[R any](ctx context.Context, a *anyBroker, request func() kmsg.Reques
 	return none, a.last
 }
 
-// refusal is a broker's error with its own words, nil for code 0. Those that go with a right on the cluster that is missing are Java's description of the request, and left out.
+// refusal is a broker's error with its own words, nil for code 0. Words that say what the code says already are left out (Kafka: Errors.message() is what a broker says that has no others), and
+// those that go with a right on the cluster that is missing: they are Java's description of the request.
 func refusal(code int16, message *string) error {
 	err := kerr.ErrorForCode(code)
-	if err == nil || message == nil || *message == "" || err == kerr.ClusterAuthorizationFailed {
+	if err == nil || message == nil || err == kerr.ClusterAuthorizationFailed {
+		return err
+	}
+	if words := strings.ToLower(strings.Trim(*message, " .")); strings.Contains(strings.ToLower(err.Error()), words) { // no words, too
 		return err
 	}
 	return fmt.Errorf("%w (%s)", err, *message)
+}
+
+// Codes of a broker that has answered and does not know what became of the change, and those of a topic's settings themselves: one that it does not know, a value that it does not take, or a
+// policy of the cluster (Kafka: ConfigurationControlManager, AlterConfigPolicy).
+var (
+	notKnownCodes = []int16{kerr.UnknownServerError.Code, kerr.RequestTimedOut.Code, kerr.NetworkException.Code}
+	settingCodes  = []int16{kerr.InvalidConfig.Code, kerr.InvalidRequest.Code, kerr.PolicyViolation.Code}
+)
+
+// refused makes of a broker's refusal of a change, err with code, a *mirror.RefusedError, unless the change may have been carried out all the same: by a broker that was asked before and did not
+// answer, too.
+func (a *anyBroker) refused(code int16, err error) error {
+	if err == nil || code == 0 || a.silent > 0 || slices.Contains(notKnownCodes, code) {
+		return err
+	}
+	return Refused(code, err)
+}
+
+// Refused is a refusal by which nothing was changed, err, with Kafka's code for it.
+func Refused(code int16, err error) error {
+	return &mirror.RefusedError{Setting: slices.Contains(settingCodes, code), Err: err}
 }

@@ -2,10 +2,14 @@ package kafkametadata
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+// errLeftOut is why a broker that answered said nothing of what it was asked about.
+var errLeftOut = errors.New("the broker left this out of its answer")
 
 // Cluster is how the brokers of one cluster are reached. Safe for concurrent use.
 type Cluster interface {

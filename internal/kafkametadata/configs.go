@@ -24,10 +24,7 @@ const (
 	mostChanges = 5000
 )
 
-var (
-	errNotAnswered = errors.New("the broker's answer does not name it")
-	errNoSource    = errors.New("the broker does not say where a setting comes from: it is older than Kafka 1.1")
-)
+var errNoSource = errors.New("the broker does not say where a setting comes from: it is older than Kafka 1.1")
 
 // dynamicTopicConfig is the source of what is set on the topic itself (KIP-226, Kafka: DescribeConfigsResponse.ConfigSource).
 const dynamicTopicConfig = kmsg.ConfigSourceDynamicTopicConfig
@@ -53,7 +50,7 @@ func (c *Client) TopicConfigs(ctx context.Context, topics []string) (map[string]
 			rerr = errNoSource
 		}
 		for _, topic := range some {
-			found[topic] = mirror.TopicConfigs{Err: cmp.Or(rerr, errNotAnswered)}
+			found[topic] = mirror.TopicConfigs{Err: cmp.Or(rerr, errLeftOut)}
 		}
 		if rerr != nil {
 			err = rerr
@@ -117,7 +114,7 @@ func (c *Client) AlterTopicConfigs(ctx context.Context, changes map[string]mirro
 			resp, rerr = askAny[*kmsg.IncrementalAlterConfigsResponse](ctx, brokers, func() kmsg.Request { return alterTopics(some, changes) })
 		}
 		for _, topic := range some {
-			failed[topic] = fmt.Errorf("changing settings of topic %s: %w", topic, cmp.Or(rerr, errNotAnswered))
+			failed[topic] = fmt.Errorf("changing settings of topic %s: %w", topic, cmp.Or(rerr, errLeftOut))
 		}
 		if rerr != nil {
 			continue
@@ -127,7 +124,7 @@ func (c *Client) AlterTopicConfigs(ctx context.Context, changes map[string]mirro
 			case err == nil:
 				delete(failed, r.ResourceName)
 			case failed[r.ResourceName] != nil:
-				failed[r.ResourceName] = fmt.Errorf("changing settings of topic %s: %w", r.ResourceName, err)
+				failed[r.ResourceName] = brokers.refused(r.ErrorCode, fmt.Errorf("changing settings of topic %s: %w", r.ResourceName, err))
 			}
 		}
 	}

@@ -187,10 +187,9 @@ func (c *Client) lookUp(ctx context.Context, groups []string, found map[string]i
 				answers = []kmsg.FindCoordinatorResponseCoordinator{{Key: groups[0], NodeID: resp.NodeID, ErrorCode: resp.ErrorCode, ErrorMessage: resp.ErrorMessage}}
 				asked = groups[:1]
 			}
-			left := errors.New("the broker left this group out of its answer")
 			for _, g := range asked {
 				i := slices.IndexFunc(answers, func(a kmsg.FindCoordinatorResponseCoordinator) bool { return a.Key == g })
-				reason := left
+				reason := errLeftOut
 				if i >= 0 {
 					reason = refusal(answers[i].ErrorCode, answers[i].ErrorMessage)
 				}

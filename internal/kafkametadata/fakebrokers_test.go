@@ -90,6 +90,11 @@ func TestRefusal(t *testing.T) {
 	if err := refusal(kerr.ClusterAuthorizationFailed.Code, kmsg.StringPtr("Request(processor=0, …)")); err != kerr.ClusterAuthorizationFailed {
 		t.Error(err)
 	}
+	for _, words := range []string{"", " ", "Topic authorization failed.", "topic authorization failed"} {
+		if err := refusal(kerr.TopicAuthorizationFailed.Code, &words); err != kerr.TopicAuthorizationFailed {
+			t.Errorf("%q: %v", words, err)
+		}
+	}
 	if err := refusal(kerr.PolicyViolation.Code, nil); err != kerr.PolicyViolation {
 		t.Error(err)
 	}

@@ -25,8 +25,6 @@ const (
 // firstManyGroups is the first version of OffsetFetch that asks about many groups (KIP-709, Kafka 3.0).
 const firstManyGroups = 8
 
-var errLeftOut = errors.New("the broker left this out of its answer")
-
 // fetchOffsets asks one coordinator for the committed offsets of its groups in all their partitions.
 func (c *Client) fetchOffsets(ctx context.Context, broker int32, groups []string) map[string]answer {
 	const api = "OffsetFetch"

@@ -68,7 +68,7 @@ func (c *Client) MissingRights(ctx context.Context, rights []mirror.Right) (miss
 			found[r] = verdict{err: fmt.Errorf("a right on %s with the name %q cannot be tried", r.Resource, r.Name)}
 			continue
 		}
-		found[r] = verdict{err: errNotAnswered}
+		found[r] = verdict{err: errLeftOut}
 		if names[k] == nil {
 			kinds = append(kinds, k)
 		}
@@ -80,7 +80,7 @@ func (c *Client) MissingRights(ctx context.Context, rights []mirror.Right) (miss
 			for _, name := range some {
 				v := verdict{err: err}
 				if code, answered := codes[name]; err == nil && !answered {
-					v.err = errNotAnswered
+					v.err = errLeftOut
 				} else if v.code = code; undecided(code) {
 					v.err = fmt.Errorf("trying %s on %s: %w", k.operation, k.resource, kerr.ErrorForCode(code))
 				}

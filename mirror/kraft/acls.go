@@ -10,7 +10,7 @@ import (
 
 var _ mirror.ACLWriter = (*Destination)(nil)
 
-// ACLs lists every access rule, as one broker knows them. A word for which this version has no name stands as UNKNOWN(15), with Kafka's number; such a rule can be neither made nor
+// ACLs lists every access rule, as one broker knows them. A word for which this version has no name stands as UNKNOWN(16), with Kafka's number; such a rule can be neither made nor
 // removed here.
 func (d *Destination) ACLs(ctx context.Context) ([]mirror.ACL, error) {
 	if err := d.usable(); err != nil {
