@@ -2,6 +2,7 @@ package kraft
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -173,7 +174,7 @@ func (d *Destination) setConfigs(ctx context.Context, topic string, values map[s
 }
 
 // alterOwn changes settings among which are those that a mirror process sets for itself while it has the topic. Under the lock of the topic's settings. What another mirror process does in
-// between is seen afterwards.
+// between is seen afterwards. What it will have is remembered first: of the two changes it is the one that can be taken back.
 func (d *Destination) alterOwn(ctx context.Context, topic string, own, live map[string]*string) error {
 	if err := d.meta.caughtUp(ctx); err != nil {
 		return err
@@ -200,15 +201,21 @@ func (d *Destination) alterOwn(ctx context.Context, topic string, own, live map[
 		if err := carryOut(ctx, &d.requests.configsTried, configChange{topic, whole}); err != nil {
 			return err
 		}
-		if len(live) > 0 {
-			if err := d.setConfigs(ctx, topic, live); err != nil {
-				return err
-			}
-		}
-		if held, err := d.rememberOwn(ctx, topic, t.ID, own); held || err != nil {
+		before := all[topic].Configs
+		held, err := d.rememberOwn(ctx, topic, t.ID, own)
+		if err != nil {
 			return err
 		}
-		whole = own // a peer has put the topic's settings back meanwhile
+		if held {
+			if len(live) == 0 {
+				return nil
+			}
+			err := d.setConfigs(ctx, topic, live)
+			if err == nil {
+				return nil
+			}
+			return errors.Join(err, d.rememberAgain(ctx, topic, t.ID, own, before))
+		} // else a peer has put the topic's settings back meanwhile
 	}
 	one, no := "1", "false"
 	for {
@@ -231,6 +238,31 @@ func (d *Destination) alterOwn(ctx context.Context, topic string, own, live map[
 		}
 	}
 }
+
+// rememberAgain puts back what a topic will have when it is stopped: the rest of a change was not made. What was changed again since is left.
+func (d *Destination) rememberAgain(ctx context.Context, topic string, id mirror.TopicID, own, before map[string]*string) error {
+	ctx, stop := d.cfg.bounded(context.WithoutCancel(ctx))
+	defer stop()
+	err := d.remembered.do(ctx, rememberedChange{topic: topic, id: id, old: true, f: func(m *memory) {
+		m.Configs = maps.Clone(m.Configs)
+		for name, value := range own {
+			if now, ok := m.Configs[name]; !ok || !sameText(now, value) {
+				continue
+			}
+			if was, ok := before[name]; ok {
+				m.Configs[name] = was
+			} else {
+				delete(m.Configs, name)
+			}
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("kraft: settings of topic %s: %s and %s are changed all the same, in what it will have when it is stopped: %w", topic, minInSync, uncleanElection, err)
+	}
+	return nil
+}
+
+func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // rememberOwn changes what a topic will have when it is stopped, if a mirror process has it, and says whether one has.
 func (d *Destination) rememberOwn(ctx context.Context, topic string, id mirror.TopicID, own map[string]*string) (held bool, err error) {

@@ -183,6 +183,56 @@ func TestTopicConfigsOfAMirroredTopicAreChanged(t *testing.T) {
 	}
 }
 
+// failingLog takes no change while it fails.
+type failingLog struct {
+	keyedlog.Log
+	fails atomic.Bool
+}
+
+func (l *failingLog) Update(ctx context.Context, f func(keyedlog.View) ([]keyedlog.Change, error)) error {
+	if l.fails.Load() {
+		return errors.New("no disk")
+	}
+	return l.Log.Update(ctx, f)
+}
+
+// TestSettingsOfAMirroredTopicAreChangedWholeOrNotAtAll: of a change one part is made now and one is remembered; where one of them fails the other is not made either.
+func TestSettingsOfAMirroredTopicAreChangedWholeOrNotAtAll(t *testing.T) {
+	log := &failingLog{Log: keyedlog.NewMemory()}
+	f, d := startFake(t, func(cfg *Config) { cfg.Remember = log })
+	f.topic("t", []int32{us, 1})
+	f.set("t", minInSync, "1")
+	f.set("t", uncleanElection, "false")
+	d.says(t, "t")
+	d.hold(t, "t", map[string]*string{minInSync: text("2"), uncleanElection: nil})
+	change := map[string]mirror.TopicConfigChange{"t": {Set: map[string]string{minInSync: "3", uncleanElection: "true", retention: "7"}}}
+	unchanged := func(what string, failed map[string]error) {
+		t.Helper()
+		if got := read(t, d, "t"); len(failed) != 1 || !maps.Equal(got, map[string]string{minInSync: "2"}) {
+			t.Errorf("%s: it will have %v, %v", what, got, failed)
+		}
+	}
+	log.fails.Store(true)
+	unchanged("what it will have cannot be remembered", d.AlterTopicConfigs(within(t, 5*time.Second), change))
+	log.fails.Store(false)
+	f.hook(func() {
+		f.before = func(_ context.Context, req kmsg.Request) error {
+			if alter, ok := req.(*kmsg.IncrementalAlterConfigsRequest); ok && !alter.ValidateOnly {
+				return errors.New("no controller")
+			}
+			return nil
+		}
+	})
+	unchanged("the controllers fail", d.AlterTopicConfigs(within(t, 5*time.Second), change))
+	f.hook(func() { f.before = nil })
+	if failed := d.AlterTopicConfigs(within(t, 5*time.Second), change); len(failed) > 0 {
+		t.Error(failed)
+	}
+	if got, want := read(t, d, "t"), change["t"].Set; !maps.Equal(got, want) {
+		t.Errorf("it will have %v, not %v", got, want)
+	}
+}
+
 // TestSettingsAreNotChangedDuringACreation, a peer's: whose the settings are is not known yet.
 func TestSettingsAreNotChangedDuringACreation(t *testing.T) {
 	f, d := startFake(t)
