@@ -84,10 +84,20 @@ type TopicConfigChange struct {
 	Delete []string // back to the default
 }
 
+// RefusedError is a destination's no to one change: it has answered, and nothing of the change was done. An error of a change that is none may have been carried out.
+type RefusedError struct {
+	Setting bool  // it is the values of a topic's settings that it does not take, so that it may take some of them alone (F-65)
+	Err     error // in the cluster's words
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // TopicConfigWriter is an ability of a Destination.
 type TopicConfigWriter interface {
 	TopicConfigReader
-	// AlterTopicConfigs changes settings of topics. Each topic is changed whole or not at all, and alone: the result has the error of those that were refused, with the cluster's words (F-65).
+	// AlterTopicConfigs changes settings of topics. Each topic is changed whole or not at all, and alone: the result has the error of those that were refused, with the cluster's words (F-65),
+	// and a *RefusedError where nothing was changed for certain. Where that says that it is a setting, a mirror tries the topic's settings one by one.
 	AlterTopicConfigs(ctx context.Context, changes map[string]TopicConfigChange) map[string]error
 }
 
@@ -120,6 +130,7 @@ type ACLReader interface {
 type ACLWriter interface {
 	ACLReader
 	// CreateACLs adds rules; one that is there already is fine. Errors are those of single rules, by their place in the list; nil: all of them were added.
+	// A *RefusedError is that of a rule that was not added for certain: it is not the mirror's, if somebody else adds it then.
 	CreateACLs(ctx context.Context, rules []ACL) []error
 	// DeleteACLs removes exactly these rules; one that is gone already is fine. Errors as for CreateACLs.
 	DeleteACLs(ctx context.Context, rules []ACL) []error

@@ -37,13 +37,23 @@ func (c *Cluster) lacks(operation, resource, name string) bool {
 	return c.authorizer && (this || every)
 }
 
-// denied is a refusal in Kafka's words. It is the error of a source and of a destination.
+// denied is a refusal in Kafka's words, of a read and of a change: nothing was done. To a mirror that reads it as a source it is a *mirror.SourceError; its words do not say as what it was asked,
+// since the cluster cannot tell.
 func denied(operation, resource, name string) error {
 	r := mirror.Right{Operation: operation, Resource: resource, Name: name}
-	return &mirror.SourceError{
-		Code: mirror.SourceDenied, Operation: operation, Err: fmt.Errorf("memlog: %s_AUTHORIZATION_FAILED: %s", strings.ToUpper(resource), r), Advice: "grant the mirror's user " + r.String(),
-	}
+	err := fmt.Errorf("memlog: %s_AUTHORIZATION_FAILED: %s", strings.ToUpper(resource), r)
+	advice := "grant the mirror's user " + r.String()
+	return &mirror.RefusedError{Err: &sideless{fmt.Sprintf("%v (%s)", err, advice), &mirror.SourceError{Code: mirror.SourceDenied, Operation: operation, Err: err, Advice: advice}}}
 }
+
+// sideless is a *mirror.SourceError of a cluster that may be a destination here.
+type sideless struct {
+	words string
+	err   *mirror.SourceError
+}
+
+func (e *sideless) Error() string { return e.words }
+func (e *sideless) Unwrap() error { return e.err }
 
 // metadata runs one read of groups, settings or access rules under mu. A mirror reads them at both sides, in the same way: the cluster cannot tell as what it is asked.
 func (c *Cluster) metadata(ctx context.Context, call Call, operation string, f func() error) error {
@@ -51,7 +61,8 @@ func (c *Cluster) metadata(ctx context.Context, call Call, operation string, f f
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.unreachable {
-			return sourceError(mirror.SourceUnreachable, operation, mirror.TopicPartition{}, ErrUnreachable)
+			err := sourceError(mirror.SourceUnreachable, operation, mirror.TopicPartition{}, ErrUnreachable)
+			return &sideless{fmt.Sprintf("%s: %v", operation, ErrUnreachable), err}
 		}
 		return f()
 	})
@@ -113,7 +124,7 @@ func (c *Cluster) ACLs(ctx context.Context) (found []mirror.ACL, err error) {
 func (c *Cluster) mayACLs(operation string) error {
 	switch {
 	case !c.authorizer:
-		return fmt.Errorf("memlog: SECURITY_DISABLED: %w", mirror.ErrNoAuthorizer)
+		return &mirror.RefusedError{Err: fmt.Errorf("memlog: SECURITY_DISABLED: %w", mirror.ErrNoAuthorizer)}
 	case c.lacks(operation, "Cluster", ""):
 		return denied(operation, "Cluster", "")
 	}
@@ -124,7 +135,8 @@ func (c *Cluster) mayACLs(operation string) error {
 func (c *Cluster) CreateACLs(ctx context.Context, rules []mirror.ACL) []error {
 	return c.changeACLs(ctx, "CreateACLs", rules, func(r mirror.ACL) error {
 		if kind, name, _ := strings.Cut(r.Principal, ":"); r.ResourceName == "" || kind == "" || name == "" {
-			return fmt.Errorf("memlog: INVALID_REQUEST: an access rule needs a resource and a principal like User:alice, not %q and %q", r.ResourceName, r.Principal)
+			err := fmt.Errorf("memlog: INVALID_REQUEST: an access rule needs a resource and a principal like User:alice, not %q and %q", r.ResourceName, r.Principal)
+			return &mirror.RefusedError{Err: err}
 		}
 		c.rules[r] = struct{}{}
 		return nil

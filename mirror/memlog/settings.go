@@ -2,6 +2,7 @@ package memlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,7 +50,7 @@ func (c *Cluster) SetRefusedConfig(name, words string) {
 func (c *Cluster) takes(topic string, configs map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(configs)) {
 		if words, refused := c.refused[name]; refused {
-			return fmt.Errorf("memlog: topic %s: setting %s: INVALID_CONFIG: %s", topic, name, words)
+			return &mirror.RefusedError{Setting: true, Err: fmt.Errorf("memlog: topic %s: setting %s: INVALID_CONFIG: %s", topic, name, words)}
 		}
 	}
 	return nil
@@ -66,7 +67,7 @@ func (c *Cluster) alter(topic string, change mirror.TopicConfigChange) error {
 	}
 	for _, name := range change.Delete {
 		if _, twice := change.Set[name]; twice {
-			return fmt.Errorf("memlog: topic %s: setting %s is set and deleted in one change", topic, name)
+			return &mirror.RefusedError{Err: fmt.Errorf("memlog: topic %s: INVALID_REQUEST: setting %s is set and deleted in one change", topic, name)}
 		}
 	}
 	if t.configs == nil {
@@ -129,5 +130,9 @@ func (c *Cluster) alterAllowed(topic string, change mirror.TopicConfigChange) er
 	if c.lacks("AlterConfigs", "Topic", topic) {
 		return denied("AlterConfigs", "Topic", topic)
 	}
-	return c.alter(topic, change)
+	err := c.alter(topic, change)
+	if errors.Is(err, mirror.ErrUnknownTopic) {
+		err = &mirror.RefusedError{Err: err}
+	}
+	return err
 }
