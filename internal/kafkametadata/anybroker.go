@@ -71,16 +71,18 @@ var (
 	settingCodes  = []int16{kerr.InvalidConfig.Code, kerr.InvalidRequest.Code, kerr.PolicyViolation.Code}
 )
 
-// refused makes of a broker's refusal of a change, err with code, a *mirror.RefusedError, unless the change may have been carried out all the same: by a broker that was asked before and did not
-// answer, too.
+// refused is Refused, unless a broker that was asked before and did not answer may have carried the change out.
 func (a *anyBroker) refused(code int16, err error) error {
-	if err == nil || code == 0 || a.silent > 0 || slices.Contains(notKnownCodes, code) {
+	if a.silent > 0 {
 		return err
 	}
 	return Refused(code, err)
 }
 
-// Refused is a refusal by which nothing was changed, err, with Kafka's code for it.
+// Refused makes of the refusal of a change, err with Kafka's code for it, a *mirror.RefusedError if it says for certain that nothing was changed.
 func Refused(code int16, err error) error {
+	if err == nil || slices.Contains(notKnownCodes, code) {
+		return err
+	}
 	return &mirror.RefusedError{Setting: slices.Contains(settingCodes, code), Err: err}
 }

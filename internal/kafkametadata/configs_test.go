@@ -217,3 +217,34 @@ func TestAlterTopicConfigsInChunks(t *testing.T) {
 		t.Errorf("no brokers: %d of %d failed", len(failed), len(changes))
 	}
 }
+
+// TestRefusalsOfSettings: what a broker refused was not done, and the codes that may be one setting's are told from the others; where a broker did not answer before, nobody knows.
+func TestRefusalsOfSettings(t *testing.T) {
+	for _, c := range []struct {
+		err              *kerr.Error
+		refused, setting bool
+	}{
+		{kerr.InvalidConfig, true, true}, {kerr.InvalidRequest, true, true}, {kerr.PolicyViolation, true, true},
+		{kerr.TopicAuthorizationFailed, true, false}, {kerr.UnknownTopicOrPartition, true, false},
+		{kerr.RequestTimedOut, false, false}, {kerr.UnknownServerError, false, false},
+	} {
+		for _, silent := range []bool{false, true} {
+			asked := 0
+			f := &fakeBrokers{answer: func(_ int32, req kmsg.Request) (kmsg.Response, error) {
+				if asked++; silent && asked == 1 {
+					return nil, errSilent
+				}
+				resp := kmsg.NewPtrIncrementalAlterConfigsResponse()
+				r := kmsg.NewIncrementalAlterConfigsResponseResource()
+				r.ResourceType, r.ResourceName, r.ErrorCode = kmsg.ConfigResourceTypeTopic, "t", c.err.Code
+				resp.Resources = append(resp.Resources, r)
+				return resp, nil
+			}}
+			err := f.client().AlterTopicConfigs(t.Context(), map[string]mirror.TopicConfigChange{"t": {Delete: []string{"retention.ms"}}})["t"]
+			var refusal *mirror.RefusedError
+			if is := errors.As(err, &refusal); !errors.Is(err, c.err) || is != (c.refused && !silent) || is && refusal.Setting != c.setting {
+				t.Errorf("silent before: %t: %#v", silent, err)
+			}
+		}
+	}
+}

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/kafkametadata"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -128,7 +131,7 @@ func (d *Destination) AlterTopicConfigs(ctx context.Context, changes map[string]
 
 func (d *Destination) alterTopicConfigs(ctx context.Context, topic string, change mirror.TopicConfigChange) error {
 	if strings.EqualFold(strings.TrimSpace(change.Set[tieredStorage]), "true") {
-		return errTiered(topic)
+		return &mirror.RefusedError{Setting: true, Err: errTiered(topic)}
 	}
 	live, own := map[string]*string{}, map[string]*string{}
 	put := func(name string, value *string) {
@@ -160,9 +163,18 @@ func (d *Destination) alterTopicConfigs(ctx context.Context, topic string, chang
 	}
 	defer lock.release()
 	if len(own) == 0 {
-		return d.setConfigs(ctx, topic, live)
+		return notDone(d.setConfigs(ctx, topic, live))
 	}
 	return d.alterOwn(ctx, topic, own, live)
+}
+
+// notDone makes of the controllers' refusal of a topic's whole change a *mirror.RefusedError.
+func notDone(err error) error {
+	var refusal *kerr.Error
+	if !errors.As(err, &refusal) {
+		return err // nobody has answered
+	}
+	return kafkametadata.Refused(refusal.Code, err)
 }
 
 // setConfigs changes what a topic says now.
@@ -199,7 +211,7 @@ func (d *Destination) alterOwn(ctx context.Context, topic string, own, live map[
 			return err
 		}
 		if err := carryOut(ctx, &d.requests.configsTried, configChange{topic, whole}); err != nil {
-			return err
+			return notDone(err)
 		}
 		before := all[topic].Configs
 		held, err := d.rememberOwn(ctx, topic, t.ID, own)
@@ -214,12 +226,18 @@ func (d *Destination) alterOwn(ctx context.Context, topic string, own, live map[
 			if err == nil {
 				return nil
 			}
-			return errors.Join(err, d.rememberAgain(ctx, topic, t.ID, own, before))
+			if stays := d.rememberAgain(ctx, topic, t.ID, own, before); stays != nil {
+				return errors.Join(err, stays)
+			}
+			return notDone(err)
 		} // else a peer has put the topic's settings back meanwhile
 	}
 	one, no := "1", "false"
-	for {
+	for first := true; ; first = false {
 		if err := d.setConfigs(ctx, topic, whole); err != nil {
+			if first {
+				return notDone(err)
+			}
 			return err
 		}
 		// A take-over that begins when the lock is free finds them.

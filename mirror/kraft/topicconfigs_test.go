@@ -152,6 +152,12 @@ func TestTopicConfigsOfAMirroredTopicAreChanged(t *testing.T) {
 			t.Errorf("%s: %v", topic, err)
 		}
 	}
+	for _, topic := range []string{"refused", "tiered"} { // the topic's other settings may be taken
+		var no *mirror.RefusedError
+		if !errors.As(failed[topic], &no) || !no.Setting {
+			t.Errorf("%s: %#v", topic, failed[topic])
+		}
+	}
 	if len(failed) != 4 || !errors.Is(failed["refused"], kerr.InvalidConfig) {
 		t.Errorf("%v", failed)
 	}
