@@ -24,21 +24,45 @@ type SettingsLook struct {
 	Excluded            func(name string) bool // settings that are not followed
 }
 
-// SettingsDecision is what to do. Memory is to be remembered, durably, before Set and Delete are carried out; Done when they were, and not if they were refused or nobody knows.
+// SettingsDecision is what to do. Memory is to be remembered, durably, before Set and Delete are carried out; After when it is known what became of them.
 type SettingsDecision struct {
 	Set    map[string]string
 	Delete []string           // sorted
 	Memory map[string]Setting // nil if empty
-	Done   map[string]Setting // nil if empty
+	Done   map[string]Setting // of Memory, when all was carried out; nil if empty
+	kept   map[string]Setting // of Memory, when all was refused
 }
 
 // Changes says whether there is anything to carry out.
 func (d SettingsDecision) Changes() bool { return len(d.Set)+len(d.Delete) > 0 }
 
+// After is what is to be remembered when it is known what became of each change; nil if empty. What somebody sets here from then on is his, also if it is what the mirror set, or was to set.
+func (d SettingsDecision) After(outcome func(name string) Outcome) map[string]Setting {
+	var after map[string]Setting
+	for name, m := range d.Memory {
+		is := true
+		_, set := d.Set[name]
+		switch changed := set || slices.Contains(d.Delete, name); {
+		case !changed || outcome(name) == CarriedOut:
+			m, is = d.Done[name]
+		case outcome(name) == Refused:
+			m, is = d.kept[name]
+		}
+		if !is {
+			continue
+		}
+		if after == nil {
+			after = map[string]Setting{}
+		}
+		after[name] = m
+	}
+	return after
+}
+
 // Settings follows one topic's settings. What the source sets is set where it differs; what it drops goes back to what it was, if the mirror had set it and nobody has changed it here since;
 // every other setting of the destination is its own (F-63, KIP-894). What somebody sets here over the source's is set back, and is what the topic has of its own from then on.
 func Settings(l SettingsLook) SettingsDecision {
-	d := SettingsDecision{Set: map[string]string{}, Memory: maps.Clone(l.Memory), Done: map[string]Setting{}}
+	d := SettingsDecision{Set: map[string]string{}, Memory: maps.Clone(l.Memory), Done: map[string]Setting{}, kept: map[string]Setting{}}
 	if d.Memory == nil {
 		d.Memory = map[string]Setting{}
 	}
@@ -48,7 +72,11 @@ func Settings(l SettingsLook) SettingsDecision {
 		}
 		have, is := l.Destination[name]
 		m, ours := d.Memory[name]
-		switch own := ours && is && m.own(have); {
+		own := ours && is && m.own(have)
+		if own {
+			d.kept[name] = m
+		}
+		switch {
 		case is && have == value && !own: // it is the destination's own, and the same
 			delete(d.Memory, name)
 			continue
@@ -75,11 +103,11 @@ func Settings(l SettingsLook) SettingsDecision {
 		case l.Excluded(name), !is, !m.own(have): // nobody's business any more, or somebody has changed it since
 			delete(d.Memory, name)
 		case m.Was != nil && *m.Was != have:
-			d.Set[name] = *m.Was
+			d.Set[name], d.kept[name] = *m.Was, m
 		case m.Was != nil:
 			delete(d.Memory, name)
 		default:
-			d.Delete = append(d.Delete, name)
+			d.Delete, d.kept[name] = append(d.Delete, name), m
 		}
 	}
 	if len(d.Memory) == 0 {

@@ -16,12 +16,14 @@ func check(t *testing.T, property func(*rapid.T)) {
 	}
 }
 
-// settingsModel is one topic on both sides. What is remembered survives every restart; a look may break off anywhere, with some settings written and others not.
+// settingsModel is one topic on both sides. What is remembered survives every restart; a look may break off anywhere, with some settings written, others refused and others not known, and one
+// that does not remembers what became of its changes.
 type settingsModel struct {
 	source, destination map[string]string
 	memory              map[string]Setting
 	own                 map[string]string // what the destination has of its own, seen or behind what the mirror set
 	followed            map[string]bool   // ever set by the source
+	unseen              map[string]bool   // settings that somebody has changed here, or a look that broke off, where nobody has looked since
 }
 
 func excluded(name string) bool { return name == "excluded" }
@@ -37,24 +39,47 @@ func (m *settingsModel) look(t *rapid.T, whole bool) {
 		return
 	}
 	m.memory = d.Memory
-	for _, name := range slices.Sorted(maps.Keys(d.Set)) {
-		if whole || rapid.Bool().Draw(t, "sets "+name) {
-			m.destination[name] = d.Set[name]
+	clear(m.unseen)
+	outcomes := map[string]Outcome{}
+	change := func(name string, f func()) {
+		o, done := CarriedOut, true
+		if !whole {
+			o, done = outcomeOf(t, name)
 		}
+		outcomes[name] = o
+		if done {
+			f()
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Set)) {
+		change(name, func() { m.destination[name] = d.Set[name] })
 	}
 	for _, name := range d.Delete {
-		if whole || rapid.Bool().Draw(t, "deletes "+name) {
-			delete(m.destination, name)
-		}
+		change(name, func() { delete(m.destination, name) })
 	}
-	if whole && rapid.Bool().Draw(t, "says that it is done") {
-		m.memory = d.Done
+	if !whole && rapid.Bool().Draw(t, "ends before it remembers what became of it") {
+		for name := range outcomes {
+			m.unseen[name] = true
+		}
+		return
+	}
+	for name, o := range outcomes {
+		m.unseen[name] = o == NotKnown
+	}
+	m.memory = d.After(func(name string) Outcome { return outcomes[name] })
+	for name, s := range m.memory {
+		if have, is := m.destination[name]; !m.unseen[name] && (!is || !s.own(have)) {
+			t.Fatalf("%s is remembered as %+v, and the destination has %q, %v", name, s, have, is)
+		}
 	}
 }
 
-// somebody changes a setting at the destination. Who sets just what the mirror may have left there cannot be told from it.
+// somebody changes a setting at the destination. Who sets just what the mirror has left there, or may have while nobody has looked, cannot be told from it.
 func (m *settingsModel) somebody(name string, value *string) {
 	s, ours := m.memory[name]
+	have, is := m.destination[name]
+	ours = ours && (is && s.own(have) || m.unseen[name])
+	m.unseen[name] = true
 	switch {
 	case value == nil:
 		delete(m.destination, name)
@@ -82,7 +107,7 @@ func (m *settingsModel) invariants(t *rapid.T) {
 
 func TestSettingsFollowTheSourceAndKeepTheDestinationsOwn(t *testing.T) {
 	check(t, func(t *rapid.T) {
-		m := &settingsModel{source: map[string]string{}, destination: map[string]string{}, own: map[string]string{}, followed: map[string]bool{}}
+		m := &settingsModel{source: map[string]string{}, destination: map[string]string{}, own: map[string]string{}, followed: map[string]bool{}, unseen: map[string]bool{}}
 		name, value := rapid.SampledFrom([]string{"a", "b", "excluded"}), rapid.SampledFrom([]string{"1", "2", "3", "4"})
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.invariants,

@@ -8,11 +8,25 @@ type RulesLook[T comparable] struct {
 	Missed      []T // of Memory, that the source had not when it was looked at before this time: the last decision's Missed, nothing after a restart
 }
 
-// RulesDecision is what to do. Memory is to be remembered, durably, before Create and Delete are carried out; Done when they were.
+// RulesDecision is what to do. Memory is to be remembered, durably, before Create and Delete are carried out; After when it is known what became of them.
 type RulesDecision[T comparable] struct {
 	Create, Delete []T
-	Memory, Done   []T
+	Memory         []T
 	Missed         []T
+}
+
+// After is what is to be remembered when it is known what became of each change. A rule that somebody makes here from then on is his, also if it is one that the mirror removed, or was refused.
+func (d RulesDecision[T]) After(outcome func(T) Outcome) (after []T) {
+	created, deleted := set(d.Create), set(d.Delete)
+	for _, r := range d.Memory {
+		_, made := created[r]
+		_, gone := deleted[r]
+		if made && outcome(r) == Refused || gone && outcome(r) == CarriedOut {
+			continue
+		}
+		after = append(after, r)
+	}
+	return after
 }
 
 // Rules follows access rules. Rules of the source that the destination lacks are made; those that the mirror made and the source has no more are removed, when two looks in a row did not find
@@ -25,13 +39,13 @@ func Rules[T comparable](l RulesLook[T]) (d RulesDecision[T]) {
 		_, before := missed[r]
 		switch {
 		case wanted:
-			d.Memory, d.Done = append(d.Memory, r), append(d.Done, r)
+			d.Memory = append(d.Memory, r)
 		case !there:
 			// somebody has removed it, or this program did and could not say so
 		case before:
 			d.Memory, d.Missed, d.Delete = append(d.Memory, r), append(d.Missed, r), append(d.Delete, r)
 		default:
-			d.Memory, d.Done, d.Missed = append(d.Memory, r), append(d.Done, r), append(d.Missed, r)
+			d.Memory, d.Missed = append(d.Memory, r), append(d.Missed, r)
 		}
 	}
 	seen := map[T]struct{}{}
@@ -44,7 +58,7 @@ func Rules[T comparable](l RulesLook[T]) (d RulesDecision[T]) {
 		seen[r] = struct{}{}
 		d.Create = append(d.Create, r)
 		if _, is := ours[r]; !is {
-			d.Memory, d.Done = append(d.Memory, r), append(d.Done, r)
+			d.Memory = append(d.Memory, r)
 		}
 	}
 	return d
