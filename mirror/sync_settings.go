@@ -6,46 +6,34 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/clustermirror/clustermirror/internal/metadatasync"
+	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // settingSync gives topics at the destination the settings that they have at the source (spec §6, F-63): incrementally, and only those that it set itself ever go back.
 type settingSync struct {
 	m *Mirror
+
+	// Of the one look at a time.
+	refused map[string]refusedSettings // by topic
+	unsaved map[string]unsavedSettings // by topic
 }
 
-// settingProvenance is the kind of Provenance for settings; its name is the topic.
-const settingProvenance = "config"
-
-// settingMemory is what is remembered of one topic's settings, as it is stored.
-type settingMemory struct {
-	Version  int                             `json:"v"`
-	Settings map[string]metadatasync.Setting `json:"settings,omitempty"`
+// refusedSettings are those of one topic that the destination did not take when they were tried one by one.
+type refusedSettings struct {
+	change TopicConfigChange
+	words  string
+	looks  int // since then
 }
 
-func decodeSettingMemory(p Provenance) (map[string]metadatasync.Setting, error) {
-	var v settingMemory
-	if err := decodeRemembered(p, &v); err != nil {
-		return nil, err
-	}
-	return v.Settings, nil
+// unsavedSettings are what should be remembered of one topic, and could not be written over what is.
+type unsavedSettings struct {
+	stored, now map[string]metadatasync.Setting
 }
 
-// rememberSettings puts what is remembered of one topic into the state; nothing removes it.
-func rememberSettings(s *ControlState, mirror, topic string, settings map[string]metadatasync.Setting) error {
-	p := Provenance{Mirror: mirror, Kind: settingProvenance, Name: topic}
-	if len(settings) == 0 {
-		s.removeProvenance(p)
-		return nil
-	}
-	p, err := encodeRemembered(p, settingMemory{groupMemoryVersion, settings})
-	if err == nil {
-		s.setProvenance(p)
-	}
-	return err
-}
+// settingLook is how many CallBounds a look takes at most: it asks both sides, and changes topics a few times.
+const settingLook = 4
 
 // everySetting is a name that no setting has: who excludes it excludes all of them.
 const everySetting = "every.setting"
@@ -61,21 +49,27 @@ func (y *settingSync) topics() map[string]TopicID {
 
 func (y *settingSync) look(ctx context.Context) (left found, err error) {
 	left = found{}
-	topics := y.topics()
-	if len(topics) == 0 {
-		return left, nil
-	}
 	excluded, err := y.m.settingsNow().PropertyExcluded()
-	if err == nil && excluded(everySetting) {
-		err = notFollowed(propertiesExcludeSetting + " excludes all of them")
-	}
 	if err != nil {
+		return left, err
+	}
+	topics, all := y.topics(), excluded(everySetting)
+	if len(topics) == 0 || all {
+		if err := y.forget(ctx, all); err != nil {
+			return left, err
+		}
+		if len(topics) > 0 {
+			err = notFollowed(propertiesExcludeSetting + " excludes all of them")
+		}
 		return left, err
 	}
 	reader, writer, err := abilities[TopicConfigReader, TopicConfigWriter](ctx, y.m, "topic settings")
 	if err != nil {
 		return left, err
 	}
+	remembering := ctx // also when the time for the rest is over
+	ctx, stop := context.WithTimeout(ctx, settingLook*y.m.cfg.CallBound)
+	defer stop()
 	names := slices.Sorted(maps.Keys(topics))
 	ask := func(r TopicConfigReader) func(context.Context) (map[string]TopicConfigs, error) {
 		return func(ctx context.Context) (map[string]TopicConfigs, error) { return r.TopicConfigs(ctx, names) }
@@ -96,103 +90,269 @@ func (y *settingSync) look(ctx context.Context) (left found, err error) {
 	if err != nil {
 		return left, fmt.Errorf("reading what is remembered of topic settings: %w", err)
 	}
-	memory := map[string]map[string]metadatasync.Setting{}
-	for _, p := range state.provenanceOfKind(y.m.cfg.Name, settingProvenance) {
-		m, err := decodeSettingMemory(p)
-		if err != nil {
-			return left, err
-		}
-		memory[p.Name] = m
-	}
-	decisions := map[string]metadatasync.SettingsDecision{}
-	changes := map[string]TopicConfigChange{}
+	stored, unread := y.remembered(&state, left)
+	decisions := map[string]metadatasync.SettingsDecision{} // of topics that are to be changed
+	memories := map[string]map[string]metadatasync.Setting{}
 	for _, name := range names {
 		from, there := source[name]
 		to, hereToo := here[name]
 		switch {
-		case !same[name] || !there || !hereToo:
+		case !same[name] || !there || !hereToo || unread[name]:
 			continue // the next refresh says what is the matter with it
 		case from.Err != nil || to.Err != nil:
 			left["topic "+name] = "its settings cannot be read: " + errors.Join(from.Err, to.Err).Error()
 			continue
 		}
-		d := metadatasync.Settings(metadatasync.SettingsLook{Source: from.Values, Destination: to.Values, Memory: memory[name], Excluded: excluded})
-		if !maps.EqualFunc(d.Memory, memory[name], metadatasync.Setting.Equal) {
-			decisions[name] = d
+		memory := stored[name]
+		if u, ok := y.unsaved[name]; ok && sameSettings(u.stored, memory) {
+			memory = u.now
+		}
+		d := metadatasync.Settings(metadatasync.SettingsLook{Source: from.Values, Destination: to.Values, Memory: memory, Excluded: excluded})
+		if _, err := encodeSettings(y.m.cfg.Name, name, d.Memory); err != nil {
+			left["topic "+name] = "its settings cannot be remembered, so none is set: " + err.Error()
+			continue
+		}
+		if !sameSettings(d.Memory, stored[name]) {
+			memories[name] = d.Memory
+		} else {
+			delete(y.unsaved, name)
 		}
 		if d.Changes() {
-			changes[name] = TopicConfigChange{Set: d.Set, Delete: d.Delete}
+			decisions[name] = d
 		}
 	}
-	if err := y.rememberAll(ctx, decisions); err != nil {
+	if err := y.remember(remembering, &state, memories); err != nil {
 		return left, fmt.Errorf("remembering which topic settings are to be set; none is set: %w", err)
 	}
-	return left, y.alter(ctx, writer, changes, left)
+	for name := range memories {
+		delete(y.unsaved, name)
+	}
+	outcomes, err := y.alter(ctx, writer, topics, decisions, left)
+	if over := y.m.lease.over(); over != nil {
+		return left, over
+	}
+	clear(memories)
+	for name, d := range decisions {
+		if after := d.After(func(setting string) metadatasync.Outcome { return outcomes[name][setting] }); !sameSettings(after, d.Memory) {
+			memories[name] = after
+		}
+	}
+	if unsaved := y.remember(remembering, nil, memories); unsaved != nil {
+		for name, after := range memories {
+			if y.unsaved == nil {
+				y.unsaved = map[string]unsavedSettings{}
+			}
+			y.unsaved[name] = unsavedSettings{decisions[name].Memory, after}
+		}
+		err = errors.Join(err, fmt.Errorf("remembering which topic settings were set: %w", unsaved))
+	}
+	return left, err
 }
 
-func (y *settingSync) rememberAll(ctx context.Context, decisions map[string]metadatasync.SettingsDecision) error {
-	if len(decisions) == 0 {
+// remembered are what is remembered of each topic. One whose record cannot be read is left alone.
+func (y *settingSync) remembered(s *ControlState, left found) (all map[string]map[string]metadatasync.Setting, unread map[string]bool) {
+	all, unread = map[string]map[string]metadatasync.Setting{}, map[string]bool{}
+	for _, p := range s.provenanceOfKind(y.m.cfg.Name, settingProvenance) {
+		m, err := decodeSettings(p)
+		if err != nil {
+			left["topic "+p.Name], unread[p.Name] = "what is remembered of its settings cannot be read, so they are left as they are: "+err.Error(), true
+			continue
+		}
+		all[p.Name] = m
+	}
+	return all, unread
+}
+
+// leftBehind are the records of topics that this mirror does not follow any more, or of all. One that cannot be read stays.
+func (y *settingSync) leftBehind(s *ControlState, all bool) (gone []Provenance) {
+	for _, p := range s.provenanceOfKind(y.m.cfg.Name, settingProvenance) {
+		if w, ok := s.Topic(p.Name); ok && !all {
+			if mirror, want, err := w.Wish(); err != nil || mirror == y.m.cfg.Name && want != statemachine.WantStopped {
+				continue
+			}
+		}
+		if _, err := decodeSettings(p); err == nil {
+			gone = append(gone, p)
+		}
+	}
+	return gone
+}
+
+// forget takes out what leftBehind finds, where there is nothing else to write.
+func (y *settingSync) forget(ctx context.Context, all bool) error {
+	y.m.following.mu.Lock()
+	state := &y.m.following.state
+	_, deleted := state.DeletedMirror(y.m.cfg.Name)
+	none := deleted || len(y.leftBehind(state, all)) == 0
+	y.m.following.mu.Unlock()
+	if none {
 		return nil
 	}
-	var unstored error
-	err := y.m.syncing.remember.do(ctx, func(s *ControlState) {
-		unstored = nil
-		for topic, d := range decisions {
-			unstored = errors.Join(unstored, rememberSettings(s, y.m.cfg.Name, topic, d.Memory))
+	return y.m.syncing.remember.do(ctx, func(s *ControlState) {
+		for _, p := range y.leftBehind(s, all) {
+			s.removeProvenance(p)
 		}
 	})
-	return errors.Join(err, unstored)
 }
 
-// alter changes topics. Where one setting is refused the topic's others are set one by one: a setting that the destination does not know must not hold the rest up.
-func (y *settingSync) alter(ctx context.Context, writer TopicConfigWriter, changes map[string]TopicConfigChange, left found) error {
-	if len(changes) == 0 {
+// remember puts what is remembered of topics into the Control, in one step with what is left behind in seen; where there is neither, there is no step. seen may be nil.
+func (y *settingSync) remember(ctx context.Context, seen *ControlState, memories map[string]map[string]metadatasync.Setting) error {
+	if len(memories) == 0 && (seen == nil || len(y.leftBehind(seen, false)) == 0) {
 		return nil
 	}
-	alter := func(changes map[string]TopicConfigChange) (map[string]error, error) {
+	var entries []Provenance
+	for topic, settings := range memories {
+		p, err := encodeSettings(y.m.cfg.Name, topic, settings)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, p)
+	}
+	return y.m.syncing.remember.do(ctx, func(s *ControlState) {
+		for _, p := range y.leftBehind(s, false) {
+			s.removeProvenance(p)
+		}
+		for _, p := range entries {
+			if p.Value == "" {
+				s.removeProvenance(p)
+			} else {
+				s.setProvenance(p)
+			}
+		}
+	})
+}
+
+// alter changes topics, those that are mirrored still when it comes to them, and says what became of each setting. Where a topic is refused for its settings they are tried one by one: one that the
+// destination does not know must not hold the others up. Those that it did not take then are tried together at each look, and one by one at each tenth: their refusals cost calls.
+func (y *settingSync) alter(ctx context.Context, writer TopicConfigWriter, topics map[string]TopicID, decisions map[string]metadatasync.SettingsDecision, left found) (outcomes map[string]map[string]metadatasync.Outcome, err error) {
+	outcomes = map[string]map[string]metadatasync.Outcome{}
+	changes := map[string]TopicConfigChange{}
+	for topic, d := range decisions {
+		changes[topic], outcomes[topic] = TopicConfigChange{Set: d.Set, Delete: d.Delete}, map[string]metadatasync.Outcome{}
+		for _, name := range changes[topic].names() {
+			outcomes[topic][name] = metadatasync.Refused // not tried
+		}
+	}
+	alter := func(some map[string]TopicConfigChange) (failed map[string]error, err error) {
 		if err := y.m.lease.hold(); err != nil {
 			return nil, err
 		}
-		return bounded(ctx, y.m, func(ctx context.Context) (map[string]error, error) {
-			return writer.AlterTopicConfigs(ctx, changes), nil
+		now := y.topics()
+		maps.DeleteFunc(some, func(topic string, _ TopicConfigChange) bool {
+			id, is := now[topic]
+			return !is || id != topics[topic]
 		})
-	}
-	refused, err := alter(changes)
-	if err != nil {
-		return err
-	}
-	for _, topic := range slices.Sorted(maps.Keys(changes)) {
-		change := changes[topic]
-		if refused[topic] == nil {
-			y.tell(topic, change)
-			continue
+		if len(some) == 0 {
+			return nil, nil
 		}
-		if len(change.Set)+len(change.Delete) == 1 {
-			left["topic "+topic] = refused[topic].Error()
-			continue
-		}
-		done := TopicConfigChange{Set: map[string]string{}}
-		var words []string
-		for _, one := range change.each() {
-			again, err := alter(map[string]TopicConfigChange{topic: one})
-			if err != nil {
-				return err
+		failed, err = bounded(ctx, y.m, func(ctx context.Context) (map[string]error, error) {
+			return writer.AlterTopicConfigs(ctx, maps.Clone(some)), nil
+		})
+		for topic, change := range some {
+			for _, name := range change.names() {
+				outcomes[topic][name] = outcomeOf(failed[topic])
 			}
-			if again[topic] != nil {
-				words = append(words, again[topic].Error())
+		}
+		return failed, err
+	}
+	if len(changes) == 0 || ctx.Err() != nil {
+		y.refused = nil
+		return outcomes, ctx.Err()
+	}
+	failed, err := alter(changes)
+	if err != nil {
+		return outcomes, err
+	}
+	before := y.refused
+	y.refused = map[string]refusedSettings{}
+	apart := map[string][]TopicConfigChange{}
+	rounds := 0
+	for _, topic := range slices.Sorted(maps.Keys(changes)) {
+		var no *RefusedError
+		change := changes[topic]
+		switch err := failed[topic]; {
+		case err == nil:
+			y.tell(topic, change)
+		case !errors.As(err, &no) || !no.Setting || len(change.names()) == 1:
+			left["topic "+topic] = cannotSet + err.Error()
+		case before[topic].change.equal(change) && before[topic].looks < offRefreshes:
+			r := before[topic]
+			r.looks++
+			left["topic "+topic], y.refused[topic] = r.words, r
+		default:
+			left["topic "+topic] = cannotSet + err.Error() // until they were tried
+			apart[topic] = change.each()
+			rounds = max(rounds, len(apart[topic]))
+		}
+	}
+	return outcomes, y.alterApart(ctx, apart, rounds, alter, left)
+}
+
+// cannotSet is said before why a topic is left as it is.
+const cannotSet = "its settings cannot be changed at the destination: "
+
+// outcomeOf is what became of a change that gave err.
+func outcomeOf(err error) metadatasync.Outcome {
+	switch {
+	case err == nil:
+		return metadatasync.CarriedOut
+	case errors.As(err, new(*RefusedError)):
+		return metadatasync.Refused
+	}
+	return metadatasync.NotKnown
+}
+
+// alterApart changes settings of topics one by one: in each round one of every topic.
+func (y *settingSync) alterApart(ctx context.Context, apart map[string][]TopicConfigChange, rounds int, alter func(map[string]TopicConfigChange) (map[string]error, error), left found) error {
+	done, refused := map[string]TopicConfigChange{}, map[string]TopicConfigChange{}
+	words := map[string][]string{}
+	defer func() {
+		for _, topic := range slices.Sorted(maps.Keys(done)) {
+			y.tell(topic, done[topic])
+		}
+	}()
+	for i := range rounds {
+		if ctx.Err() != nil {
+			return nil // the next look goes on
+		}
+		round := map[string]TopicConfigChange{}
+		for topic, each := range apart {
+			if i < len(each) {
+				round[topic] = each[i]
+			}
+		}
+		failed, err := alter(round)
+		if err != nil {
+			return err
+		}
+		for topic, one := range round {
+			var no *RefusedError
+			err := failed[topic]
+			if err == nil {
+				done[topic] = done[topic].and(one)
 				continue
 			}
-			maps.Copy(done.Set, one.Set)
-			done.Delete = append(done.Delete, one.Delete...)
+			if errors.As(err, &no) && no.Setting {
+				refused[topic] = refused[topic].and(one)
+			}
+			if !slices.Contains(words[topic], err.Error()) {
+				words[topic] = append(words[topic], err.Error())
+			}
 		}
-		if len(words) > 0 {
-			left["topic "+topic] = strings.Join(words, "; ")
-		}
-		if len(done.Set)+len(done.Delete) > 0 {
-			y.tell(topic, done)
+	}
+	for topic := range apart {
+		delete(left, "topic "+topic)
+		if len(words[topic]) > 0 {
+			left["topic "+topic] = cannotSet + few(words[topic])
+			y.refused[topic] = refusedSettings{change: refused[topic], words: left["topic "+topic]}
 		}
 	}
 	return nil
+}
+
+// names are the settings that a change changes, in order.
+func (c TopicConfigChange) names() []string {
+	return append(slices.Sorted(maps.Keys(c.Set)), c.Delete...)
 }
 
 // each is the change in parts of one setting each, in order.
@@ -204,6 +364,18 @@ func (c TopicConfigChange) each() (all []TopicConfigChange) {
 		all = append(all, TopicConfigChange{Delete: []string{name}})
 	}
 	return all
+}
+
+// and is both changes.
+func (c TopicConfigChange) and(other TopicConfigChange) TopicConfigChange {
+	both := TopicConfigChange{Set: map[string]string{}, Delete: append(slices.Clone(c.Delete), other.Delete...)}
+	maps.Copy(both.Set, c.Set)
+	maps.Copy(both.Set, other.Set)
+	return both
+}
+
+func (c TopicConfigChange) equal(other TopicConfigChange) bool {
+	return maps.Equal(c.Set, other.Set) && slices.Equal(c.Delete, other.Delete)
 }
 
 func (y *settingSync) tell(topic string, c TopicConfigChange) {
@@ -252,9 +424,7 @@ func (y *settingSync) forNew(ctx context.Context, topic string) (map[string]stri
 	if len(configs) == 0 {
 		return nil, nil
 	}
-	var unstored error
-	err = y.m.syncing.remember.do(ctx, func(s *ControlState) { unstored = rememberSettings(s, y.m.cfg.Name, topic, settings) })
-	if err = errors.Join(err, unstored); err != nil {
+	if err := y.remember(ctx, nil, map[string]map[string]metadatasync.Setting{topic: settings}); err != nil {
 		return nil, fmt.Errorf("remembering the settings with which topic %s is created: %w", topic, err)
 	}
 	return configs, nil
