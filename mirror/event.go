@@ -373,7 +373,7 @@ type GroupsNotSettled struct {
 func (e GroupsNotSettled) String() string {
 	who := "the groups that the mirror moved"
 	if len(e.Groups) > 0 {
-		who = "groups " + listed(e.Groups, 10)
+		who = "groups " + few(e.Groups)
 	}
 	return fmt.Sprintf("%s: %s could not be put to their last place, and the stop went on: %v. It is tried again while they are idle; before their consumers start here, see that none is above %d "+
 		"(kafka-consumer-groups.sh --describe --group …; --reset-offsets --to-offset %d --topic %s:%d moves one)", e.at(), who, e.Err, e.End, e.End, e.Topic, e.Partition)
@@ -396,7 +396,7 @@ func (e GroupLeft) String() string {
 	if e.Active {
 		why = "it has members here"
 	}
-	return fmt.Sprintf("%s: group %s is left where it is, %s: %s; seen last at %s", e.at(), e.Group, why, listed(e.Partitions, 10), stamp(e.Seen))
+	return fmt.Sprintf("%s: group %s is left where it is, %s: %s; seen last at %s", e.at(), e.Group, why, few(e.Partitions), stamp(e.Seen))
 }
 
 // Level is Warn.
@@ -429,10 +429,10 @@ type RulesFollowed struct {
 func (e RulesFollowed) String() string {
 	s := e.at() + ": access rules follow the source"
 	if len(e.Made) > 0 {
-		s += fmt.Sprintf("; made %d: %s", len(e.Made), listed(e.Made, 5))
+		s += fmt.Sprintf("; made %d: %s", len(e.Made), few(e.Made))
 	}
 	if len(e.Removed) > 0 {
-		s += fmt.Sprintf("; removed %d that the mirror had made: %s", len(e.Removed), listed(e.Removed, 5))
+		s += fmt.Sprintf("; removed %d that the mirror had made: %s", len(e.Removed), few(e.Removed))
 	}
 	return s
 }
