@@ -39,6 +39,9 @@ type desk struct {
 	asked bool // the source has said who it is, at least once
 
 	pinSource, pinDestination string // cluster ids that the mirror's settings name, "" if none
+
+	confirms   *confirmation // that is asked next; nil: none
+	confirming bool          // askConfirms runs
 }
 
 // epochQuestion is one question for the end of a leader epoch.
@@ -153,24 +156,71 @@ func (d *desk) list(ctx context.Context) []string {
 }
 
 // confirm asks the source once more who it is, and which of these topics still are those that are mirrored: what was read of them before is about them then (F-28, F-33). The others are being
-// deleted or made again, or cannot be looked at; the next refresh says what becomes of them.
+// deleted or made again, or cannot be looked at; the next refresh says what becomes of them. Without ids it asks only who the source is. One question is asked at a time, and those who come while it
+// is share the next one. One that fails says nothing of the copying: it is neither a pause of that, nor the source's error; the next refresh sees whether the source answers.
 func (d *desk) confirm(ctx context.Context, ids map[string]TopicID) (same map[string]bool, err error) {
-	ctx, stop := context.WithTimeout(ctx, d.m.cfg.CallBound)
-	defer stop()
-	if _, _, _, err := d.clusters(ctx); err != nil {
-		return nil, err
+	d.mu.Lock()
+	c := d.confirms
+	if c == nil {
+		c = &confirmation{names: map[string]bool{}, done: make(chan struct{})}
+		d.confirms = c
 	}
-	topics, err := d.m.cfg.Source.Topics(ctx, slices.Sorted(maps.Keys(ids))...)
-	if d.failed(lookTopics, err) != nil {
-		return nil, err
+	for name := range ids {
+		c.names[name] = true
+	}
+	begin := !d.confirming
+	d.confirming = true
+	d.mu.Unlock()
+	if begin {
+		d.m.spawn(d.askConfirms)
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if c.err != nil {
+		return nil, c.err
 	}
 	same = map[string]bool{}
-	for _, t := range topics {
+	for _, t := range c.topics {
 		if id, asked := ids[t.Name]; asked && t.Err == nil && t.ID == id {
 			same[t.Name] = true
 		}
 	}
 	return same, nil
+}
+
+// confirmation is one question of confirm. names are under the desk's lock until it is asked; topics and err are written before done is closed.
+type confirmation struct {
+	names  map[string]bool
+	done   chan struct{}
+	topics []SourceTopic
+	err    error
+}
+
+// askConfirms asks until nobody waits any more. Who comes when a question is under way may have read later than it was asked, so it is not his.
+func (d *desk) askConfirms() {
+	for {
+		d.mu.Lock()
+		c := d.confirms
+		d.confirms, d.confirming = nil, c != nil
+		d.mu.Unlock()
+		if c == nil {
+			return
+		}
+		c.topics, c.err = d.askConfirm(slices.Sorted(maps.Keys(c.names)))
+		close(c.done)
+	}
+}
+
+func (d *desk) askConfirm(names []string) ([]SourceTopic, error) {
+	ctx, stop := context.WithTimeout(d.m.ctx, d.m.cfg.CallBound)
+	defer stop()
+	if _, _, _, err := d.who(ctx, func(_ lookStep, err error) error { return err }); err != nil || len(names) == 0 {
+		return nil, err
+	}
+	return d.m.cfg.Source.Topics(ctx, names...)
 }
 
 // unanswered says that the source as a whole did not answer.
@@ -405,8 +455,13 @@ func (d *desk) answer(items []deskItem) {
 	}
 }
 
-// clusters checks who the source is. The view is for the refusal: a source that is the destination itself, or another cluster than the one known (F-33).
+// clusters is who, and notes a source that does not answer.
 func (d *desk) clusters(ctx context.Context) (source, own string, refusal SourceView, err error) {
+	return d.who(ctx, d.failed)
+}
+
+// who checks who the source is. The view is for the refusal: a source that is the destination itself, or another cluster than the one known (F-33). noted is told what the source answered.
+func (d *desk) who(ctx context.Context, noted func(lookStep, error) error) (source, own string, refusal SourceView, err error) {
 	refusal = blankView()
 	d.mu.Lock()
 	own = d.own
@@ -417,7 +472,7 @@ func (d *desk) clusters(ctx context.Context) (source, own string, refusal Source
 		}
 	}
 	info, err := d.m.cfg.Source.Cluster(ctx)
-	if d.failed(lookCluster, err) != nil {
+	if noted(lookCluster, err) != nil {
 		return "", own, refusal, err
 	}
 	refusal.ClusterID = info.ID

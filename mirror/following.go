@@ -246,6 +246,7 @@ func (f *following) bury(ctx context.Context, d DeletedMirror) error {
 	}
 	f.buried = d
 	f.m.desk.forgetWho() // a mirror of that name that is created later may read from another cluster
+	f.m.syncing.forget()
 	f.m.stateChanged()
 	f.m.emit(MirrorDeleted{EventMeta: f.m.meta(TopicPartition{Partition: Unknown}), At: d.At, Purged: d.Purge})
 	return nil

@@ -48,6 +48,14 @@ func (s *syncing) refreshed() {
 	}
 }
 
+// forget drops what is in memory of a mirror that was deleted: one that is made later under its name begins with nothing.
+func (s *syncing) forget() {
+	for _, p := range s.parts {
+		p.forget()
+	}
+	s.rules.forget()
+}
+
 func (s *syncing) status() MetadataStatus {
 	return MetadataStatus{Groups: s.parts[0].now(), Configs: s.parts[1].now(), ACLs: s.parts[2].now(), FollowedGroups: s.groups.statuses()}
 }
@@ -68,9 +76,14 @@ type syncPart struct {
 	look func(ctx context.Context) (left found, err error)
 	kick chan struct{} // capacity 1
 
-	mu     sync.Mutex
-	status SyncStatus
-	told   telling
+	mu      sync.Mutex
+	life    int // counts what was forgotten
+	status  SyncStatus
+	left    found // what status.Skipped says
+	trouble troubleTelling
+	skips   map[string]*skipTelling // by who; "" is the part itself, which is off
+	rest    int                     // refreshes without a look
+	resting Settings                // that the rest goes by
 }
 
 func (p *syncPart) now() SyncStatus {
@@ -81,11 +94,18 @@ func (p *syncPart) now() SyncStatus {
 	return s
 }
 
-// offRefreshes is at how many refreshes one look is made of a part that one side cannot: it may have learned it.
+// forget drops what is known of a mirror that was deleted.
+func (p *syncPart) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life++
+	p.status, p.left, p.trouble, p.skips, p.rest, p.resting = SyncStatus{}, nil, troubleTelling{}, nil, 0, nil
+}
+
+// offRefreshes is at how many refreshes one look is made of a part that one side cannot: it may have learned it. When the mirror's settings change, the next refresh looks.
 const offRefreshes = 10
 
 func (p *syncPart) run() {
-	rest := 0
 	for {
 		select {
 		case <-p.m.ctx.Done():
@@ -95,55 +115,154 @@ func (p *syncPart) run() {
 		if p.m.lease.over() != nil {
 			return
 		}
-		if rest > 0 {
-			rest--
+		settings := p.m.settingsNow()
+		life, rests := p.begins(settings)
+		if rests {
 			continue
 		}
 		left, err := p.look(p.m.ctx)
 		if p.m.ctx.Err() != nil {
 			return
 		}
-		p.note(left, err)
-		if errors.As(err, new(notFollowed)) {
-			rest = offRefreshes - 1
-		}
+		p.note(life, settings, left, err)
 	}
 }
 
-// note takes the outcome of a look into the status, and tells what is new in it.
-func (p *syncPart) note(left found, err error) {
+// begins says whether this refresh is one of a rest, and which life of the part the look is of.
+func (p *syncPart) begins(settings Settings) (life int, rests bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !maps.Equal(settings, p.resting) {
+		p.rest = 0
+	}
+	if p.rest > 0 {
+		p.rest--
+		return p.life, true
+	}
+	return p.life, false
+}
+
+// note takes the outcome of a look into the status, and tells what is new in it. A look that failed as a whole says nothing of what it did not come to: that stands as it was.
+func (p *syncPart) note(life int, settings Settings, left found, err error) {
 	now := time.Now()
 	var off notFollowed
-	skipped := make([]string, 0, len(left))
-	for _, who := range slices.Sorted(maps.Keys(left)) {
-		skipped = append(skipped, who+": "+left[who])
-	}
 	p.mu.Lock()
-	was := p.status
-	p.status.Skipped = skipped
+	if life != p.life {
+		p.mu.Unlock()
+		return
+	}
+	lines := maps.Clone(left)
 	switch {
 	case errors.As(err, &off):
 		p.status.Off, p.status.Err = string(off), nil
+		p.left, p.rest, p.resting = left, offRefreshes-1, settings
+		if lines == nil {
+			lines = found{}
+		}
+		lines[""] = string(off)
 	case err != nil:
 		p.status.Off, p.status.Err = "", err
+		both := maps.Clone(p.left)
+		if both == nil {
+			both = found{}
+		}
+		maps.Copy(both, left)
+		p.left = both
 	default:
 		p.status.Off, p.status.Err, p.status.At = "", nil, now
+		p.left = left
 	}
-	next := p.status
-	tell := p.told.news(next.Err)
+	p.status.Skipped = make([]string, 0, len(p.left))
+	for _, who := range slices.Sorted(maps.Keys(p.left)) {
+		p.status.Skipped = append(p.status.Skipped, who+": "+p.left[who])
+	}
+	trouble := p.status.Err
+	tellTrouble := p.trouble.news(trouble, now)
+	news := p.newSkips(lines, err == nil || off != "", now)
 	p.mu.Unlock()
 	whole := p.m.meta(TopicPartition{Partition: Unknown})
-	if tell {
-		p.m.emit(SyncTrouble{EventMeta: whole, Part: p.name, Err: next.Err})
+	if tellTrouble {
+		p.m.emit(SyncTrouble{EventMeta: whole, Part: p.name, Err: trouble})
 	}
-	if next.Off != was.Off && next.Off != "" {
-		p.m.emit(SyncSkipped{EventMeta: whole, Part: p.name, Reason: next.Off})
+	for _, reason := range news {
+		p.m.emit(SyncSkipped{EventMeta: whole, Part: p.name, Reason: reason})
 	}
-	for _, line := range skipped {
-		if !slices.Contains(was.Skipped, line) {
-			p.m.emit(SyncSkipped{EventMeta: whole, Part: p.name, Reason: line})
+}
+
+// newSkips are the lines that are to be told of. whole: lines are all that there is, so who is not in them is not left alone any more. With p.mu held.
+func (p *syncPart) newSkips(lines found, whole bool, now time.Time) (news []string) {
+	if p.skips == nil {
+		p.skips = map[string]*skipTelling{}
+	}
+	for _, who := range slices.Sorted(maps.Keys(lines)) {
+		t := p.skips[who]
+		if t == nil {
+			t = &skipTelling{}
+			p.skips[who] = t
+		}
+		if t.news(lines[who], now) {
+			reason := lines[who]
+			if who != "" {
+				reason = who + ": " + reason
+			}
+			news = append(news, reason)
 		}
 	}
+	if whole {
+		maps.DeleteFunc(p.skips, func(_ string, t *skipTelling) bool { return now.Sub(t.seen) >= troubleGap })
+	}
+	return news
+}
+
+// skipTelling decides when something that is left alone is told of: when it is left alone for the first time, and again when it was not for troubleGap. Other words for it are told when troubleGap has
+// gone by since it was told last, and they are the same at two looks: words that change with each try (a port, a number) are no news.
+type skipTelling struct {
+	told, words string
+	at, seen    time.Time // told, and left alone, last
+}
+
+func (t *skipTelling) news(words string, now time.Time) bool {
+	last := t.words
+	t.words, t.seen = words, now
+	if t.told != "" && (words == t.told || words != last || now.Sub(t.at) < troubleGap) {
+		return false
+	}
+	t.told, t.at = words, now
+	return true
+}
+
+// troubleTelling decides when trouble of a whole part is told of. Its beginning is told at once, and so is its end, each once in troubleGap: of trouble that comes and goes in between nothing is told,
+// and when the gap is over it is told how it stands. Other words are told as skipTelling tells them.
+type troubleTelling struct {
+	trouble      telling
+	words        string
+	began, ended time.Time // when that was told last
+}
+
+func (t *troubleTelling) news(err error, now time.Time) bool {
+	last := t.words
+	t.words = ""
+	if err != nil {
+		t.words = err.Error()
+	}
+	in, was := err != nil, t.trouble.told != ""
+	switch {
+	case in && was && t.words != last:
+		return false
+	case in && !was && !t.began.IsZero() && now.Sub(t.began) < troubleGap:
+		return false
+	case !in && was && !t.ended.IsZero() && now.Sub(t.ended) < troubleGap:
+		return false
+	}
+	if !t.trouble.news(err) {
+		return false
+	}
+	if !in {
+		t.ended = now
+	} else if !was {
+		t.began = now
+	}
+	return true
 }
 
 // bounded is one call within CallBound.
