@@ -92,7 +92,8 @@ Groups are moved to max(start, min(offset at the source, what the copy holds rep
 the Control before it is written (decision 17), so a crash or a restart moves nothing and makes nobody else's of it:
 
   - What the mirror wrote follows the source, also back: a rewind there is a rewind here (GroupMovedBack).
-  - A group with members at the destination is never moved. The cluster itself sees to it: a member that joins at the last moment is safe.
+  - A group with members at the destination is never moved. The cluster itself sees to it: a member that joins at the last moment is safe, if it is still there when the commit arrives. Kafka has
+    no fence for a commit: one whose answer is lost may still be carried out later, also after the log was opened.
   - What somebody else committed at the destination stays, until the group has moved on at the source to behind that place; then it follows again. Deleting the group's offsets at the
     destination has it follow at once.
   - When mirroring begins, what the destination has is from before, and is taken over, forwards or back: the old source of a failback has offsets of records that it has no more.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // What metadata sync reads and writes (spec §6). Each ability is optional, for a Source and for a Destination, and found by type assertion: where one side lacks it, that part is not
@@ -20,12 +21,12 @@ const (
 
 func (k GroupKind) String() string { return [...]string{"group", "share group"}[k] }
 
-// Group is one group of a cluster.
+// Group is one group of a cluster. Its name is its own there, whatever its kind: a cluster has no two groups of one name (KIP-848, KIP-932).
 type Group struct {
 	Name   string
 	Kind   GroupKind
 	Active bool   // it has members, or had some when the cluster was asked
-	State  string // in the cluster's own words: "Empty", "Stable", …; "" if it does not say
+	State  string // in the cluster's own words: "Empty", "Stable", …; "" if it does not say. For a person who looks for a reason; nothing is decided by it
 }
 
 // GroupOffset is where a group goes on in one partition.
@@ -40,25 +41,35 @@ type GroupOffsets struct {
 	Offsets map[TopicPartition]GroupOffset
 	// Pending are partitions with a transactional commit under way: what they will be at is not known yet (KIP-447, F-55). They are absent from Offsets.
 	Pending []TopicPartition
+	// Unread are partitions of which the cluster does not say whether the group has an offset there: with Err, and none, that may be each that is absent from Offsets.
+	Unread []TopicPartition
 	// Err is why the group, or a part of it, could not be read; what is in Offsets holds all the same. ErrUnsupported: the cluster has no such groups.
 	Err error
+}
+
+// hides says that a partition that is absent from Offsets may have an offset all the same.
+func (g GroupOffsets) hides(tp TopicPartition) bool {
+	return g.Err != nil && (len(g.Unread) == 0 || slices.Contains(g.Unread, tp))
 }
 
 // GroupReader is an ability of a Source and of a Destination: groups and their offsets.
 type GroupReader interface {
 	// Groups lists every group. Brokers that do not answer harm only their own: the others' groups are returned beside the error that names them (F-59).
 	Groups(ctx context.Context) ([]Group, error)
-	// GroupOffsets reads the offsets of these groups, committed ones only. A group that does not exist has no offsets and no Err. Every group asked for is in the result;
-	// a coordinator that does not answer is the Err of its own groups (F-59). The error is for what hindered every group.
+	// GroupOffsets reads the offsets of these groups, committed ones only, by name. A group that does not exist, or is of another kind there, has no offsets and no Err. Every group asked for is in
+	// the result; a coordinator that does not answer is the Err of its own groups (F-59). The error is for what hindered every group. A name is given once: of a name that is given with both
+	// kinds, as a group that was deleted and made again as the other kind may be remembered, the last one is read, and the other has to be asked for in a call of its own.
 	GroupOffsets(ctx context.Context, groups []Group) (map[string]GroupOffsets, error)
 }
 
 // GroupWriter is an ability of a Destination.
 type GroupWriter interface {
 	GroupReader
-	// WriteGroupOffsets moves one group that has no members, or creates it. ErrGroupActive: it has members, and nothing was written; the cluster itself decides that, so that a member that
-	// joins in between is safe (F-57). A partition that was refused alone is in refused, with the cluster's words; the others are written (F-59). Any other error: it is not known
-	// what was written.
+	// WriteGroupOffsets moves one group that has no members, or creates it. ErrGroupActive: it has members, and nothing was written; the cluster itself decides that when the write arrives, so a
+	// member that has joined by then and is still there is safe (F-57). One that came, committed and went between the caller's reading and the write is not seen: a caller reads once more right
+	// before it writes. A partition that was refused alone is in refused, with the cluster's words; the others are written (F-59). Any other error: it is not known what was written; refused,
+	// which may come beside it, names those that were refused before it. Kafka has no fence for a commit: one whose answer is lost, or whose context has ended, may still be carried out later,
+	// also when another process has the partition or its log was opened.
 	WriteGroupOffsets(ctx context.Context, group Group, offsets map[TopicPartition]GroupOffset) (refused map[TopicPartition]error, err error)
 }
 
