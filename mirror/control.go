@@ -87,6 +87,17 @@ type Provenance struct {
 	Kind   string // "config", "group", "share-group", "group-episodes", "acl"
 	Name   string
 	Value  string
+
+	raw    string // the record's value, of one that cannot be read: it stays as it is
+	unread string // why it cannot be read, "" if it can
+}
+
+// unreadable is why the entry means nothing here, nil if it does. A record of what was written can forbid nothing but to write over it: a stop, least of all, must not fail over it.
+func (p Provenance) unreadable() error {
+	if p.unread == "" {
+		return nil
+	}
+	return unreadableProvenance(p, errors.New(p.unread))
 }
 
 // HistoryEntry is one verb that changed something: who, when, why (spec §1; it is data beside the desired state, written with it in one step).

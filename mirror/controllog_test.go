@@ -91,7 +91,7 @@ func drawState(t *rapid.T) ControlState {
 		s.Origins = append(s.Origins, TopicOrigin{name.Draw(t, "mirror"), topic, name.Draw(t, "cluster"), rapid.SliceOfN(text, 0, 3).Draw(t, "upstream")})
 	}
 	for _, n := range rapid.SliceOfNDistinct(text, 0, 3, rapid.ID).Draw(t, "provenance") {
-		s.Provenance = append(s.Provenance, Provenance{name.Draw(t, "mirror"), text.Draw(t, "kind"), n, text.Draw(t, "value")})
+		s.Provenance = append(s.Provenance, Provenance{Mirror: name.Draw(t, "mirror"), Kind: text.Draw(t, "kind"), Name: n, Value: text.Draw(t, "value")})
 	}
 	return s
 }
@@ -251,11 +251,15 @@ func TestControlRefusesImpossibleStates(t *testing.T) {
 		"an adopted mirror that is no text": func(s *ControlState) {
 			s.Topics[0].AdoptedFrom = "\xff"
 		},
-		"an origin nowhere":            func(s *ControlState) { s.Origins = []TopicOrigin{{Mirror: "m", Topic: "a"}} },
-		"an origin that is no text":    func(s *ControlState) { s.Origins = []TopicOrigin{{"m", "a", "x", []string{"\xff"}}} },
-		"an origin twice":              func(s *ControlState) { s.Origins = []TopicOrigin{{"m", "a", "x", nil}, {"m", "a", "y", nil}} },
-		"a provenance twice":           func(s *ControlState) { s.Provenance = []Provenance{{"m", "group", "g", "1"}, {"m", "group", "g", "2"}} },
-		"a provenance that is no text": func(s *ControlState) { s.Provenance = []Provenance{{"m", "group", "g", "\xff"}} },
+		"an origin nowhere":         func(s *ControlState) { s.Origins = []TopicOrigin{{Mirror: "m", Topic: "a"}} },
+		"an origin that is no text": func(s *ControlState) { s.Origins = []TopicOrigin{{"m", "a", "x", []string{"\xff"}}} },
+		"an origin twice":           func(s *ControlState) { s.Origins = []TopicOrigin{{"m", "a", "x", nil}, {"m", "a", "y", nil}} },
+		"a provenance twice": func(s *ControlState) {
+			s.Provenance = []Provenance{{Mirror: "m", Kind: "group", Name: "g", Value: "1"}, {Mirror: "m", Kind: "group", Name: "g", Value: "2"}}
+		},
+		"a provenance that is no text": func(s *ControlState) {
+			s.Provenance = []Provenance{{Mirror: "m", Kind: "group", Name: "g", Value: "\xff"}}
+		},
 		"a time that cannot be written": func(s *ControlState) {
 			s.Mirrors = []MirrorEntry{{Name: "m", Created: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)}}
 		},
@@ -277,13 +281,13 @@ func TestControlPutsListsInOrder(t *testing.T) {
 		s.Deleted = []DeletedMirror{{Name: "z"}, {Name: "y"}, {Name: "z"}}
 		s.Topics = []TopicWish{wishOf("b", "m"), {Topic: "a", MirrorName: "m", Consents: []Consent{{Partition: 2}, {Partition: 1}, {Partition: 2}}}, wishOf("b", "m")}
 		s.Origins = []TopicOrigin{{"n", "a", "x", nil}, {"m", "b", "x", nil}, {"m", "a", "x", []string{}}, {"m", "a", "x", nil}}
-		s.Provenance = []Provenance{{"m", "group", "b", ""}, {"m", "group", "a", ""}, {"m", "config", "z", ""}, {"m", "group", "a", ""}}
+		s.Provenance = []Provenance{{Mirror: "m", Kind: "group", Name: "b", Value: ""}, {Mirror: "m", Kind: "group", Name: "a", Value: ""}, {Mirror: "m", Kind: "config", Name: "z", Value: ""}, {Mirror: "m", Kind: "group", Name: "a", Value: ""}}
 	})
 	want := ControlState{
 		Version: 1, Mirrors: []MirrorEntry{{Name: "m", Settings: Settings{}}, {Name: "n", Settings: Settings{}}}, Deleted: []DeletedMirror{{Name: "y"}, {Name: "z"}},
 		Topics:     []TopicWish{{Topic: "a", MirrorName: "m", Consents: []Consent{{Partition: 1}, {Partition: 2}}}, wishOf("b", "m")},
 		Origins:    []TopicOrigin{{"m", "a", "x", nil}, {"m", "b", "x", nil}, {"n", "a", "x", nil}},
-		Provenance: []Provenance{{"m", "config", "z", ""}, {"m", "group", "a", ""}, {"m", "group", "b", ""}},
+		Provenance: []Provenance{{Mirror: "m", Kind: "config", Name: "z", Value: ""}, {Mirror: "m", Kind: "group", Name: "a", Value: ""}, {Mirror: "m", Kind: "group", Name: "b", Value: ""}},
 	}
 	if got := mustRead(t, c); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want\n%+v", got, want)

@@ -387,6 +387,9 @@ func encodeControl(s *ControlState) (map[string][]byte, error) {
 	}
 	for _, p := range s.Provenance {
 		put(provenanceValue{controlVersion, p.Value}, provenanceRecord, p.Mirror, p.Kind, p.Name)
+		if key, keyErr := (controlKey{recordType: provenanceRecord, names: []string{p.Mirror, p.Kind, p.Name}}).encode(); p.unread != "" && keyErr == nil {
+			records[string(key)] = []byte(p.raw)
+		}
 	}
 	return records, err
 }
@@ -461,11 +464,14 @@ func (r *controlReader) add(k controlKey, value []byte) error {
 		}
 		r.state.Origins = append(r.state.Origins, TopicOrigin{k.names[0], k.names[1], v.SourceClusterID, v.Upstream})
 	case provenanceRecord:
+		p := Provenance{Mirror: k.names[0], Kind: k.names[1], Name: k.names[2]}
 		var v provenanceValue
 		if err := decode(&v); err != nil {
-			return err
+			p.raw, p.unread = string(value), err.Error()
+		} else {
+			p.Value = v.Value
 		}
-		r.state.Provenance = append(r.state.Provenance, Provenance{k.names[0], k.names[1], k.names[2], v.Value})
+		r.state.Provenance = append(r.state.Provenance, p)
 	}
 	return nil
 }

@@ -184,6 +184,12 @@ func TestControlRecordOfANewerVersionIsRefusedByName(t *testing.T) {
 				_, err := c.History(context.Background())
 				errs = append(errs, err)
 				mustUpdate(t, c, func(s *ControlState) { s.Note = &HistoryEntry{Verb: "stop"} }) // a failover goes on
+			case provenanceRecord: // what was written forbids nothing, least of all a stop: it is left as it is
+				mustUpdate(t, c, func(s *ControlState) { s.Topics = nil })
+				if after := recordsOf(t, log); !bytes.Equal(after[key], v) {
+					t.Errorf("%s: %s became %s", k, v, after[key])
+				}
+				continue
 			case partitionReportRecord, nodeReportRecord:
 				_, err := c.Reports(context.Background())
 				errs = append(errs, err)
@@ -242,6 +248,19 @@ func TestControlRecordThatIsDamagedIsNamed(t *testing.T) {
 			_, err1 := c.Read(context.Background())
 			_, err2 := c.History(context.Background())
 			_, err3 := c.Reports(context.Background())
+			if k.recordType == provenanceRecord {
+				before := recordsOf(t, log)
+				mustUpdate(t, c, func(s *ControlState) {
+					if len(s.Provenance) != 1 || s.Provenance[0].unreadable() == nil {
+						t.Errorf("%s with %q: %+v", k, v, s.Provenance)
+					}
+					s.SetMirror(MirrorEntry{Name: "m"})
+				})
+				if after := recordsOf(t, log); errors.Join(err1, err2, err3) != nil || string(after[key]) != v || len(after) != len(before)+1 {
+					t.Errorf("%s with %q: %v; then %q", k, v, errors.Join(err1, err2, err3), after)
+				}
+				continue
+			}
 			if err := errors.Join(err1, err2, err3); err == nil || !strings.Contains(err.Error(), k.String()) || errors.Is(err, ErrNewerRecord) {
 				t.Errorf("%s with %q: %v", k, v, err)
 			}

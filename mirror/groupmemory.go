@@ -28,8 +28,8 @@ const (
 // groupMemoryVersion is the version of the values of these kinds, "v" in JSON. It is another one than that of the record around them.
 const groupMemoryVersion = 1
 
-// maxGroupMemory is how many bytes a value may have, escaped as it is in its record: a cluster takes messages of 1 MiB unless it is told otherwise.
-const maxGroupMemory = 1<<20 - 4096
+// maxGroupMemory is how many bytes a name and a value may have, escaped as it is in its record. A larger one would have the Control refuse all that is remembered with it.
+const maxGroupMemory = controlRecordLimit - 1000
 
 // groupMemory is what is remembered of one group. Moments are kept to the millisecond.
 type groupMemory struct {
@@ -37,22 +37,28 @@ type groupMemory struct {
 	Group      string
 	Active     bool      // it had members at the destination when it was looked at last
 	Looked     time.Time // when it was last looked at on both sides; zero: never
-	Wrote      time.Time // when the mirror last wrote it at the destination; zero: never
 	Partitions map[TopicPartition]partitionMemory
 }
 
 // partitionMemory is what is remembered of one group in one partition.
 type partitionMemory struct {
 	metadatasync.Memory
-	Skipped string // a code, why it is not where the source has it; "" if it is, or as near as the copy goes
+	Episode int32     // of the partition, in which the group was looked at
+	Renewed time.Time // when the mirror last wrote it at the destination; zero: never. Kept to the minute.
+	Skipped string    // a code, why it is not where the source has it; "" if it is, or as near as the copy goes
 }
 
 // Codes of partitionMemory.Skipped. A code that is not known here is shown as it is.
 const (
-	skippedActive   = "active"
-	skippedMoved    = "moved"
-	skippedNoOffset = "no-offset"
-	skippedPending  = "pending"
+	skippedActive      = "active"
+	skippedMoved       = "moved"
+	skippedNoOffset    = "no-offset"
+	skippedPending     = "pending"
+	skippedRefused     = "refused"
+	skippedUnknown     = "unknown"
+	skippedUnreadable  = "unreadable"
+	skippedNotMirrored = "not-mirrored"
+	skippedUnsettled   = "unsettled"
 )
 
 // skippedCode is the code of a decision.
@@ -63,16 +69,21 @@ func skippedCode(r metadatasync.Reason) string {
 // skippedWords are what GroupPartitionStatus.Skipped says of a code.
 func skippedWords(code string) string {
 	return cmp.Or(map[string]string{
-		skippedActive:   "active here",
-		skippedMoved:    "moved here",
-		skippedNoOffset: "no offset at the source",
-		skippedPending:  "a transaction is committing it",
+		skippedActive:      "active here",
+		skippedMoved:       "moved here",
+		skippedNoOffset:    "no offset at the source",
+		skippedPending:     "a transaction is committing it",
+		skippedRefused:     "refused by the destination",
+		skippedUnknown:     "it is not known whether it was written",
+		skippedUnreadable:  "it could not be read here",
+		skippedNotMirrored: "the partition is not mirrored now, and was not looked at",
+		skippedUnsettled:   "the stop could not put it to its last place",
 	}[code], code)
 }
 
 // forgottenPartition is the memory of a partition in which the group was never looked at.
 func forgottenPartition() partitionMemory {
-	return partitionMemory{Memory: metadatasync.Forgotten()}
+	return partitionMemory{Memory: metadatasync.Forgotten(), Episode: Unknown}
 }
 
 // status is the memory as others are shown it.
@@ -94,14 +105,14 @@ type (
 		Version int                                        `json:"v"`
 		Active  bool                                       `json:"active,omitempty"`
 		Looked  milliseconds                               `json:"at,omitempty"`
-		Wrote   milliseconds                               `json:"wrote,omitempty"`
 		Topics  map[string]map[int32]partitionMemoryValues `json:"topics,omitempty"`
 	}
 	groupEpisodesValue struct {
-		Version  int             `json:"v"`
-		Episodes map[int32]int32 `json:"episodes,omitempty"`
+		Version  int                `json:"v"`
+		Episodes map[int32]int32    `json:"episodes,omitempty"`
+		Except   map[int32][]string `json:"except,omitempty"`
 	}
-	// partitionMemoryValues is [seen, epoch of seen, wrote, before] in JSON, and the code behind it if there is one.
+	// partitionMemoryValues is [seen, epoch of seen, wrote, before, episode, renewed in minutes since 1970] in JSON, and the code behind it if there is one.
 	partitionMemoryValues partitionMemory
 	milliseconds          int64 // since 1970; 0: never
 )
@@ -131,7 +142,7 @@ func (m *milliseconds) UnmarshalJSON(b []byte) error {
 }
 
 func (p partitionMemoryValues) MarshalJSON() ([]byte, error) {
-	b := fmt.Appendf(nil, "[%d,%d,%d,%d", p.Seen, p.SeenEpoch, p.Wrote, p.Before)
+	b := fmt.Appendf(nil, "[%d,%d,%d,%d,%d,%d", p.Seen, p.SeenEpoch, p.Wrote, p.Before, p.Episode, millisecondsOf(p.Renewed)/minute)
 	if p.Skipped != "" {
 		code, err := json.Marshal(p.Skipped)
 		if err != nil {
@@ -142,16 +153,21 @@ func (p partitionMemoryValues) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
+// minute in milliseconds.
+const minute = milliseconds(60_000)
+
 func (p *partitionMemoryValues) UnmarshalJSON(b []byte) error {
 	var list []json.RawMessage
 	if err := json.Unmarshal(b, &list); err != nil {
 		return err
 	}
-	if len(list) != 4 && len(list) != 5 {
-		return fmt.Errorf("a partition has %d values, not 4 or 5", len(list))
+	const numbers = 6
+	if len(list) != numbers && len(list) != numbers+1 {
+		return fmt.Errorf("a partition has %d values, not %d or %d", len(list), numbers, numbers+1)
 	}
 	*p = partitionMemoryValues{}
-	for i, into := range []any{&p.Seen, &p.SeenEpoch, &p.Wrote, &p.Before, &p.Skipped}[:len(list)] {
+	var renewed int64
+	for i, into := range []any{&p.Seen, &p.SeenEpoch, &p.Wrote, &p.Before, &p.Episode, &renewed, &p.Skipped}[:len(list)] {
 		if bytes.Equal(list[i], []byte("null")) {
 			return errors.New("a value of a partition is null")
 		}
@@ -159,15 +175,19 @@ func (p *partitionMemoryValues) UnmarshalJSON(b []byte) error {
 			return err
 		}
 	}
-	if min(p.Seen, int64(p.SeenEpoch), p.Wrote, p.Before) < metadatasync.None {
+	if min(p.Seen, int64(p.SeenEpoch), p.Wrote, p.Before, int64(p.Episode)) < metadatasync.None {
 		return fmt.Errorf("%s holds an offset or epoch below %d", b, metadatasync.None)
 	}
+	if renewed < 0 || renewed > lastMillisecond/int64(minute) {
+		return fmt.Errorf("%d is no moment in minutes", renewed)
+	}
+	p.Renewed = (milliseconds(renewed) * minute).time()
 	return nil
 }
 
 // encode makes the entry of the Control. The same memory always gives the same text. Errors: a name that cannot be stored, or more than a record takes.
 func (g groupMemory) encode(mirror string) (Provenance, error) {
-	v := groupMemoryValue{Version: groupMemoryVersion, Active: g.Active, Looked: millisecondsOf(g.Looked), Wrote: millisecondsOf(g.Wrote)}
+	v := groupMemoryValue{Version: groupMemoryVersion, Active: g.Active, Looked: millisecondsOf(g.Looked)}
 	for tp, p := range g.Partitions {
 		if v.Topics == nil {
 			v.Topics = map[string]map[int32]partitionMemoryValues{}
@@ -193,14 +213,15 @@ func decodeGroupMemory(p Provenance) (g groupMemory, ok bool, err error) {
 	if p.Kind != groupProvenance && p.Kind != shareGroupProvenance {
 		return groupMemory{}, false, nil
 	}
+	kind := OffsetGroup
+	if p.Kind == shareGroupProvenance {
+		kind = ShareGroup
+	}
 	var v groupMemoryValue
 	if err := decodeRemembered(p, &v); err != nil {
-		return groupMemory{}, true, err
+		return groupMemory{Kind: kind}, true, err
 	}
-	g = groupMemory{Group: p.Name, Active: v.Active, Looked: v.Looked.time(), Wrote: v.Wrote.time()}
-	if p.Kind == shareGroupProvenance {
-		g.Kind = ShareGroup
-	}
+	g = groupMemory{Group: p.Name, Kind: kind, Active: v.Active, Looked: v.Looked.time()}
 	for topic, partitions := range v.Topics {
 		for partition, m := range partitions {
 			if partition < 0 {
@@ -218,12 +239,25 @@ func decodeGroupMemory(p Provenance) (g groupMemory, ok bool, err error) {
 // groupEpisodes says for the partitions of one topic in which episode their groups were looked at first: in a later one, what the destination has is from before.
 type groupEpisodes struct {
 	Topic    string
-	Episodes map[int32]int32 // by partition
+	Episodes map[int32]int32    // by partition
+	Except   map[int32][]string // groups that could not be looked at then, by partition
+	Unread   bool               // what is stored cannot be read
+}
+
+// over says whether the first look at a partition in this episode is over.
+func (e groupEpisodes) over(partition, episode int32) bool {
+	at, ok := e.Episodes[partition]
+	return e.Unread || ok && at == episode
+}
+
+// first says whether a group that is not remembered in this episode of a partition is looked at for the first time since it began.
+func (e groupEpisodes) first(partition, episode int32, group string) bool {
+	return !e.over(partition, episode) || slices.Contains(e.Except[partition], group)
 }
 
 // encode is as that of groupMemory.
 func (e groupEpisodes) encode(mirror string) (Provenance, error) {
-	return encodeRemembered(Provenance{Mirror: mirror, Kind: groupEpisodesProvenance, Name: e.Topic}, groupEpisodesValue{groupMemoryVersion, e.Episodes})
+	return encodeRemembered(Provenance{Mirror: mirror, Kind: groupEpisodesProvenance, Name: e.Topic}, groupEpisodesValue{groupMemoryVersion, e.Episodes, e.Except})
 }
 
 // decodeGroupEpisodes is as decodeGroupMemory.
@@ -241,8 +275,16 @@ func decodeGroupEpisodes(p Provenance) (e groupEpisodes, ok bool, err error) {
 		}
 	}
 	e = groupEpisodes{Topic: p.Name}
+	for partition := range v.Except {
+		if partition < 0 {
+			return groupEpisodes{}, true, unreadableProvenance(p, fmt.Errorf("it has a partition %d", partition))
+		}
+	}
 	if len(v.Episodes) > 0 {
 		e.Episodes = v.Episodes
+	}
+	if len(v.Except) > 0 {
+		e.Except = v.Except
 	}
 	return e, true, nil
 }
@@ -260,17 +302,20 @@ func encodeRemembered(p Provenance, value any) (Provenance, error) {
 		return Provenance{}, unreadableProvenance(p, fmt.Errorf("cannot be stored: %w", err))
 	}
 	p.Value = strings.TrimSuffix(b.String(), "\n")
-	if size := len(p.Value) + strings.Count(p.Value, `"`) + strings.Count(p.Value, `\`); size > maxGroupMemory {
-		return Provenance{}, unreadableProvenance(p, fmt.Errorf("it has %d bytes, and a record takes %d: exclude the group from the mirror's groups", size, maxGroupMemory))
+	if size := len(p.Mirror) + len(p.Name) + len(p.Value) + strings.Count(p.Value, `"`) + strings.Count(p.Value, `\`); size > maxGroupMemory {
+		return Provenance{}, unreadableProvenance(p, fmt.Errorf("it has %d bytes, and a record takes %d", size, maxGroupMemory))
 	}
 	if len(p.Name) > math.MaxInt16 || !utf8.ValidString(p.Name) {
-		return Provenance{}, unreadableProvenance(p, errors.New("a name is not UTF-8, or longer than 32,767 bytes: exclude the group from the mirror's groups"))
+		return Provenance{}, unreadableProvenance(p, errors.New("a name is not UTF-8, or longer than 32,767 bytes"))
 	}
 	return p, nil
 }
 
 // decodeRemembered reads a value strictly: another version, or a field that this version does not know, is what a newer one wrote.
 func decodeRemembered(p Provenance, value any) error {
+	if err := p.unreadable(); err != nil {
+		return err
+	}
 	var form struct {
 		Version int `json:"v"`
 	}
@@ -296,20 +341,46 @@ func decodeRemembered(p Provenance, value any) error {
 
 // groupMemories are those of one mirror, by group and kind. What cannot be read is left out and named in the error; the others are returned beside it.
 func groupMemories(s *ControlState, mirror string) (all []groupMemory, err error) {
+	all, unread := (&memoryCache{}).memories(s, mirror)
+	for _, u := range unread {
+		err = errors.Join(err, u)
+	}
+	return all, err
+}
+
+// memoryCache keeps decoded memories: most entries are the same at the next look. What it returns is shared, and not to be changed. Not safe for concurrent use.
+type memoryCache struct {
+	decoded map[Provenance]groupMemory
+}
+
+// memories are those of one mirror, by group and kind, and the errors of those that cannot be read, by group.
+func (c *memoryCache) memories(s *ControlState, mirror string) (all []groupMemory, unread map[groupKey]error) {
+	next := make(map[Provenance]groupMemory, len(c.decoded))
+	unread = map[groupKey]error{}
 	for _, p := range s.Provenance {
-		if p.Mirror != mirror {
+		if p.Mirror != mirror || p.Kind != groupProvenance && p.Kind != shareGroupProvenance {
 			continue
 		}
-		g, ok, unread := decodeGroupMemory(p)
-		switch {
-		case unread != nil:
-			err = errors.Join(err, unread)
-		case ok:
-			all = append(all, g)
+		g, ok := c.decoded[p]
+		if !ok {
+			var err error
+			if g, _, err = decodeGroupMemory(p); err != nil {
+				unread[groupKey{p.Name, g.Kind}] = err
+				continue
+			}
 		}
+		next[p] = g
+		all = append(all, g)
 	}
+	c.decoded = next
 	slices.SortFunc(all, func(a, b groupMemory) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
-	return all, err
+	return all, unread
+}
+
+// groupKey names a group.
+type groupKey struct {
+	name string
+	kind GroupKind
 }
 
 // GroupStatuses is how the groups of a mirror were when they were looked at last, as far as the desired state has it: by group and kind. It needs no process of the mirror. A group

@@ -19,9 +19,9 @@ var lookedAt = time.Date(2026, 3, 1, 2, 3, 4, 567e6, time.UTC)
 // rememberedGroup has every field.
 func rememberedGroup() groupMemory {
 	return groupMemory{
-		Group: "g", Active: true, Looked: lookedAt, Wrote: lookedAt.Add(-time.Minute), Partitions: map[TopicPartition]partitionMemory{
-			{"orders", 10}: {Memory: metadatasync.Memory{Seen: 0, SeenEpoch: metadatasync.None, Wrote: metadatasync.None, Before: metadatasync.None}, Skipped: skippedActive},
-			{"orders", 2}:  {Memory: metadatasync.Memory{Seen: 1 << 40, SeenEpoch: 7, Wrote: 90, Before: 80}},
+		Group: "g", Active: true, Looked: lookedAt, Partitions: map[TopicPartition]partitionMemory{
+			{"orders", 10}: {Memory: metadatasync.Memory{Seen: 0, SeenEpoch: metadatasync.None, Wrote: metadatasync.None, Before: metadatasync.None}, Episode: 3, Skipped: skippedActive},
+			{"orders", 2}:  {Memory: metadatasync.Memory{Seen: 1 << 40, SeenEpoch: 7, Wrote: 90, Before: 80}, Episode: 4, Renewed: time.Date(2026, 3, 1, 2, 2, 0, 0, time.UTC)},
 			{"a<&>b", 0}:   forgottenPartition(),
 		},
 	}
@@ -29,7 +29,7 @@ func rememberedGroup() groupMemory {
 
 // TestGroupMemoryForm: the stored form of the first version stays readable for ever, and is written like this.
 func TestGroupMemoryForm(t *testing.T) {
-	const form = `{"v":1,"active":true,"at":1772330584567,"wrote":1772330524567,"topics":{"a<&>b":{"0":[-1,-1,-1,-1]},"orders":{"10":[0,-1,-1,-1,"active"],"2":[1099511627776,7,90,80]}}}`
+	const form = `{"v":1,"active":true,"at":1772330584567,"topics":{"a<&>b":{"0":[-1,-1,-1,-1,-1,0]},"orders":{"10":[0,-1,-1,-1,3,0,"active"],"2":[1099511627776,7,90,80,4,29538842]}}}`
 	got, err := rememberedGroup().encode("m")
 	if want := (Provenance{Mirror: "m", Kind: "group", Name: "g", Value: form}); err != nil || got != want {
 		t.Errorf("%+v (%v), want\n%+v", got, err, want)
@@ -64,7 +64,7 @@ func TestGroupMemoryReturns(t *testing.T) {
 		})
 		g := groupMemory{
 			Kind: rapid.SampledFrom([]GroupKind{OffsetGroup, ShareGroup}).Draw(t, "kind"), Group: rapid.String().Draw(t, "group"), Active: rapid.Bool().Draw(t, "active"),
-			Looked: moment.Draw(t, "looked"), Wrote: moment.Draw(t, "wrote"),
+			Looked: moment.Draw(t, "looked"),
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "partitions") {
 			if g.Partitions == nil {
@@ -72,6 +72,7 @@ func TestGroupMemoryReturns(t *testing.T) {
 			}
 			g.Partitions[TopicPartition{rapid.String().Draw(t, "topic"), rapid.Int32Min(0).Draw(t, "partition")}] = partitionMemory{
 				Memory:  metadatasync.Memory{Seen: offset.Draw(t, "seen"), SeenEpoch: rapid.Int32Min(metadatasync.None).Draw(t, "epoch"), Wrote: offset.Draw(t, "wrote"), Before: offset.Draw(t, "before")},
+				Episode: rapid.Int32Min(metadatasync.None).Draw(t, "episode"), Renewed: (milliseconds(rapid.Int64Range(0, lastMillisecond/int64(minute)).Draw(t, "renewed")) * minute).time(),
 				Skipped: rapid.SampledFrom([]string{"", skippedMoved, "\"<\u2028"}).Draw(t, "skipped"),
 			}
 		}
@@ -123,11 +124,11 @@ func TestGroupMemoryRefused(t *testing.T) {
 		{"group", `{"v":1,"at":-1}`, "no moment", false},
 		{"group", `{"v":1,"at":9223372036854775807}`, "no moment", false},
 		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3]}}}`, "has 3 values", false},
-		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,4,"a",6]}}}`, "has 6 values", false},
-		{"group", `{"v":1,"topics":{"t":{"0":[-2,2,3,4]}}}`, "below -1", false},
-		{"group", `{"v":1,"topics":{"t":{"0":[1,2,null,4]}}}`, "null", false},
-		{"group", `{"v":1,"topics":{"t":{"-1":[1,2,3,4]}}}`, "partition -1", false},
-		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,9223372036854775808]}}}`, "cannot unmarshal", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,4,5,6,"a",8]}}}`, "has 8 values", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[-2,2,3,4,5,6]}}}`, "below -1", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[1,2,null,4,5,6]}}}`, "null", false},
+		{"group", `{"v":1,"topics":{"t":{"-1":[1,2,3,4,5,6]}}}`, "partition -1", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,9223372036854775808,5,6]}}}`, "cannot unmarshal", false},
 		{"group-episodes", `{"v":2}`, "its version is 2", true},
 		{"group-episodes", `{"v":1,"episodes":{"-1":0}}`, "partition -1", false},
 		{"group-episodes", `{"v":1,"episodes":{"1":-1}}`, "episode -1", false},
@@ -145,11 +146,11 @@ func TestGroupMemoryRefused(t *testing.T) {
 
 // TestGroupMemoryFits: a group with 5,000 partitions and the longest numbers fits into one record, and one that does not is refused before it is written.
 func TestGroupMemoryFits(t *testing.T) {
-	g := groupMemory{Group: "g", Looked: lookedAt, Wrote: lookedAt, Partitions: map[TopicPartition]partitionMemory{}}
+	g := groupMemory{Group: "g", Looked: lookedAt, Partitions: map[TopicPartition]partitionMemory{}}
 	fill := func(n int) (Provenance, error) {
 		for i := range n {
 			g.Partitions[TopicPartition{fmt.Sprintf("%s-%d", strings.Repeat("t", 40), i), math.MaxInt32}] = partitionMemory{
-				Memory: metadatasync.Memory{Seen: math.MaxInt64, SeenEpoch: math.MaxInt32, Wrote: math.MaxInt64, Before: math.MaxInt64}, Skipped: skippedNoOffset,
+				Memory: metadatasync.Memory{Seen: math.MaxInt64, SeenEpoch: math.MaxInt32, Wrote: math.MaxInt64, Before: math.MaxInt64}, Episode: math.MaxInt32, Renewed: lookedAt, Skipped: skippedNoOffset,
 			}
 		}
 		return g.encode("m")
@@ -160,16 +161,16 @@ func TestGroupMemoryFits(t *testing.T) {
 	}
 	k := controlKey{recordType: provenanceRecord, names: []string{p.Mirror, p.Kind, p.Name}}
 	value, err := encodeControlValue(k, provenanceValue{controlVersion, p.Value})
-	if err != nil || len(value) > 1<<20-1024 {
+	if err != nil || len(value) > controlRecordLimit-1000 {
 		t.Errorf("%d bytes (%v)", len(value), err)
 	}
 	t.Logf("%d bytes", len(value))
-	if _, err := fill(20000); err == nil || !strings.Contains(err.Error(), "exclude the group") {
+	if _, err := fill(20000); err == nil || !strings.Contains(err.Error(), "a record takes") {
 		t.Error(err)
 	}
 	for _, name := range []string{"\xff", strings.Repeat("g", math.MaxInt16+1)} {
-		if _, err := (groupMemory{Group: name}).encode("m"); err == nil || !strings.Contains(err.Error(), "exclude the group") {
-			t.Error(err)
+		if _, err := (groupMemory{Group: name}).encode("m"); err == nil || !strings.Contains(err.Error(), "longer than 32,767") {
+			t.Errorf("%.100s", err)
 		}
 	}
 }
@@ -225,7 +226,7 @@ func FuzzGroupMemory(f *testing.F) {
 	}
 	f.Add(p.Value)
 	f.Add(`{"v":1}`)
-	f.Add(`{"v":1,"topics":{"t":{"01":[1,2,3,4,""]},"u":{},"w":null}}`)
+	f.Add(`{"v":1,"topics":{"t":{"01":[1,2,3,4,5,6,""]},"u":{},"w":null}}`)
 	f.Fuzz(func(t *testing.T, value string) {
 		g, _, err := decodeGroupMemory(Provenance{Mirror: "m", Kind: "group", Name: "g", Value: value})
 		if err != nil {

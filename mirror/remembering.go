@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -41,7 +42,7 @@ func (w *remembering) run() {
 		ctx, stop := context.WithTimeout(w.m.ctx, w.m.cfg.CallBound)
 		err := w.m.wish(ctx, func(s *ControlState) error {
 			if _, gone := s.DeletedMirror(w.m.cfg.Name); gone {
-				return nil // nothing is remembered for a mirror that is no more
+				return errDeletedMirror
 			}
 			for _, it := range items {
 				it.change(s)
@@ -54,6 +55,9 @@ func (w *remembering) run() {
 		}
 	}
 }
+
+// errDeletedMirror: nothing is remembered for a mirror that is no more, so nothing is written for it.
+var errDeletedMirror = errors.New("the mirror was deleted")
 
 func compareProvenance(a, b Provenance) int {
 	return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))

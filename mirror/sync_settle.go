@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,23 +16,37 @@ import (
 type settleItem struct {
 	r     *runner
 	token partition.Token
-	end   int64 // last mirror offset
-	tries int   // 0: the stop waits for it
+	end   int64     // last mirror offset
+	until time.Time // the stop goes on then
 }
 
 // settle puts the groups of a partition that is being stopped to where the source had them when they were seen last, and never behind where the mirror ended. Those of many partitions that are
-// stopped together are read and written together. A stop does not wait long for that: what cannot be done within CallBound is told, by group and with what to do, and tried again
-// behind the stop, as long as the group is as the mirror left it.
+// stopped together are read and written together. A stop does not wait longer than CallBound for that: what cannot be done by then is told, by group and with what to do, remembered, and
+// tried again behind the stop.
 func (g *groupSync) settle(r *runner, token partition.Token, end int64) {
 	if _, ok := g.m.cfg.Destination.(GroupWriter); !ok {
 		r.done(token, nil)
 		return
 	}
-	g.q.add(settleItem{r: r, token: token, end: end})
+	now := time.Now()
+	g.mu.Lock()
+	began, ok := g.stopping[r.tp]
+	g.mu.Unlock()
+	if !ok {
+		began = now
+	}
+	until := began.Add(g.m.cfg.CallBound)
+	if least := now.Add(leastSettle); until.Before(least) {
+		until = least
+	}
+	g.q.add(settleItem{r, token, end, until})
 }
 
-// maxSettlePause is the longest time between two tries.
-const maxSettlePause = time.Minute
+// leastSettle is how long a stop waits at least, however long it has waited for commits under way.
+const leastSettle = time.Second
+
+// settleGap is how long partitions that are stopped wait for those before them: a destination that does not answer must not make one stop wait for the other's whole bound.
+const settleGap = time.Second
 
 func (g *groupSync) settleLoop() {
 	for {
@@ -41,193 +54,359 @@ func (g *groupSync) settleLoop() {
 		if !ok {
 			return
 		}
-		undone, why := g.settleAll(items)
-		if g.m.ctx.Err() != nil {
+		done := make(chan struct{})
+		g.m.spawn(func() {
+			defer close(done)
+			g.settleStops(items)
+		})
+		select {
+		case <-done:
+		case <-time.After(settleGap):
+		case <-g.m.ctx.Done():
 			return
-		}
-		var again []settleItem
-		for _, it := range items {
-			if it.tries == 0 {
-				it.r.done(it.token, nil)
-			}
-			groups, failed := undone[it.r.tp]
-			if !failed {
-				continue
-			}
-			if it.tries == 0 {
-				g.m.emit(GroupsNotSettled{EventMeta: g.m.meta(it.r.tp), Groups: groups, End: it.end, Err: why})
-			}
-			it.tries++
-			again = append(again, it)
-		}
-		if len(again) > 0 && !errors.Is(why, ErrFenced) {
-			pause := min(time.Second<<min(again[0].tries, 10), maxSettlePause)
-			g.m.spawn(func() {
-				if g.m.pause(g.m.ctx, pause) {
-					for _, it := range again {
-						g.q.add(it)
-					}
-				}
-			})
 		}
 	}
 }
 
-// settleAll does it once for several partitions, within CallBound. undone are the partitions with groups of which it is not known that they are in their place: nil names all of them.
-func (g *groupSync) settleAll(items []settleItem) (undone map[TopicPartition][]string, why error) {
+// lastPlace is a stopped partition: its log, with the last mirror offset as its end.
+type lastPlace struct {
+	copy metadatasync.Copy
+	end  int64
+	open bool // clients write: a group is moved only from where the mirror left it
+}
+
+// unsettled are the groups of one partition that are not known to be in their place.
+type unsettled struct {
+	all    bool // nobody knows which
+	groups []string
+}
+
+// settleStops settles partitions whose stop waits for it.
+func (g *groupSync) settleStops(items []settleItem) {
+	until := items[0].until
+	places := map[TopicPartition]lastPlace{}
+	for _, it := range items {
+		if it.until.Before(until) {
+			until = it.until
+		}
+		c, _ := it.r.copyOf()
+		c.Replicated, c.End = it.end, it.end
+		places[it.r.tp] = lastPlace{copy: c, end: it.end}
+	}
+	ctx, stop := context.WithDeadline(g.m.ctx, until)
+	left, undone, why := g.settleAll(ctx, places, nil)
+	stop()
+	if g.m.ctx.Err() != nil {
+		return
+	}
+	for _, it := range items {
+		it.r.done(it.token, nil)
+		if u, failed := left[it.r.tp]; failed {
+			e := GroupsNotSettled{EventMeta: g.m.meta(it.r.tp), Groups: slices.Compact(slices.Sorted(slices.Values(u.groups))), End: it.end, Err: why}
+			if u.all {
+				e.Groups = nil
+			}
+			g.m.emit(e)
+		}
+	}
+	if len(undone) > 0 {
+		ctx, stop := context.WithTimeout(g.m.ctx, g.m.cfg.CallBound)
+		defer stop()
+		_, _ = g.rememberWork(ctx, undone, nil, nil, found{}) // without it nothing is tried again, and the event was told
+		g.resettle()
+	}
+}
+
+// resettle has what is unsettled tried again soon.
+func (g *groupSync) resettle() {
+	select {
+	case g.again <- struct{}{}:
+	default:
+	}
+}
+
+// The pauses between two tries of what is unsettled, and how long after the last look at a group they go on.
+const (
+	firstResettle = 2 * time.Second
+	maxResettle   = time.Minute
+	resettleFor   = 24 * time.Hour
+)
+
+// resettleLoop tries again what a stop of this process, or of one before it, has left.
+func (g *groupSync) resettleLoop() {
+	pause := firstResettle
+	for {
+		wait := time.NewTimer(pause)
+		select {
+		case <-g.m.ctx.Done():
+			wait.Stop()
+			return
+		case <-g.again:
+			pause = firstResettle
+			wait.Stop()
+			continue
+		case <-wait.C:
+		}
+		pause = min(2*pause, maxResettle)
+		if g.m.lease.over() != nil {
+			return
+		}
+		g.resettleOnce()
+	}
+}
+
+func (g *groupSync) resettleOnce() {
+	writer, ok := g.m.cfg.Destination.(GroupWriter)
+	if !ok || writer == nil {
+		return
+	}
+	g.m.following.mu.Lock()
+	state := g.m.following.state
+	g.m.following.mu.Unlock()
+	memories, _ := g.memories(&state)
+	places := map[TopicPartition]lastPlace{}
+	only := map[groupPlace]bool{}
+	for key, m := range memories {
+		for tp, p := range m.Partitions {
+			if p.Skipped != skippedUnsettled || time.Since(m.Looked) > resettleFor {
+				continue
+			}
+			if place, ok := g.stoppedHere(tp); ok {
+				places[tp], only[groupPlace{key, tp}] = place, true
+			}
+		}
+	}
+	if len(places) == 0 {
+		return
+	}
 	ctx, stop := context.WithTimeout(g.m.ctx, g.m.cfg.CallBound)
 	defer stop()
-	all := func(err error) (map[TopicPartition][]string, error) {
-		undone := map[TopicPartition][]string{}
-		for _, it := range items {
-			undone[it.r.tp] = nil
-		}
-		return undone, err
+	_, _, _ = g.settleAll(ctx, places, only)
+}
+
+// stoppedHere is a partition that this process has stopped, and that still is the one that it has.
+func (g *groupSync) stoppedHere(tp TopicPartition) (place lastPlace, ok bool) {
+	g.m.mu.Lock()
+	var r *runner
+	if t := g.m.topics[tp.Topic]; t != nil && int(tp.Partition) < len(t.partitions) {
+		r = t.partitions[tp.Partition]
 	}
-	writer := g.m.cfg.Destination.(GroupWriter)
+	g.m.mu.Unlock()
+	if r == nil {
+		return place, false
+	}
+	r.coreMu.Lock()
+	st := r.core.Status()
+	r.coreMu.Unlock()
+	r.seenMu.Lock()
+	halted := r.halted
+	r.seenMu.Unlock()
+	if halted || st.Record.State != statemachine.Stopped || st.Want != statemachine.WantStopped || st.LME == nil || st.LME.Episode != st.Record.Episode {
+		return place, false
+	}
+	c, _ := r.copyOf()
+	c.Replicated, c.End = st.LME.Offset, st.LME.Offset
+	return lastPlace{copy: c, end: st.LME.Offset, open: true}, true
+}
+
+// settleAll settles groups in these partitions, or only some. left are partitions with groups that are not known to be in their place, and why; undone is that as it is to be remembered.
+func (g *groupSync) settleAll(ctx context.Context, places map[TopicPartition]lastPlace, only map[groupPlace]bool) (left map[TopicPartition]*unsettled, undone []groupWork, why error) {
+	left = map[TopicPartition]*unsettled{}
+	miss := func(tp TopicPartition) *unsettled {
+		if left[tp] == nil {
+			left[tp] = &unsettled{}
+		}
+		return left[tp]
+	}
+	all := func(err error) (map[TopicPartition]*unsettled, []groupWork, error) {
+		for tp := range places {
+			miss(tp).all = true
+		}
+		return left, undone, err
+	}
 	state, err := g.m.cfg.Control.Read(ctx)
 	if err != nil {
 		return all(fmt.Errorf("reading what is remembered of groups: %w", err))
 	}
-	memories, unread := groupMemories(&state, g.m.cfg.Name)
-	ends := map[TopicPartition]*settleItem{}
-	for i := range items {
-		if _, v := items[i].r.copyOf(); v.state == statemachine.Stopping || v.state == statemachine.Stopped { // it may have been started again meanwhile
-			ends[items[i].r.tp] = &items[i]
+	memories, unread := g.memories(&state)
+	if only == nil {
+		for _, err := range unread { // a record of a newer version must not keep the other groups from their place
+			_, _, why = all(errors.Join(why, err))
 		}
 	}
 	filter, err := g.m.settingsNow().GroupFilter()
 	if err != nil {
 		filter = GroupFilter{} // settings that cannot be read exclude nothing
 	}
+	concerns := func(m groupMemory, tp TopicPartition) bool {
+		_, stopped := places[tp]
+		return stopped && m.Partitions[tp].Seen != metadatasync.None && (only == nil || only[groupPlace{groupKey{m.Group, m.Kind}, tp}])
+	}
 	var groups []Group
 	var concerned []groupMemory
+	asked := map[string]bool{}
 	for _, m := range memories {
-		if !filter.Matches(m.Group) {
-			continue
+		is := false
+		for tp := range m.Partitions {
+			is = is || concerns(m, tp)
 		}
-		is := func(tp TopicPartition) bool { return ends[tp] != nil && m.Partitions[tp].Seen != metadatasync.None }
-		if slices.ContainsFunc(slices.Collect(maps.Keys(m.Partitions)), is) {
+		if is && filter.Matches(m.Group) {
 			concerned = append(concerned, m)
 			groups = append(groups, Group{Name: m.Group, Kind: m.Kind})
+			asked[m.Group] = true
 		}
 	}
-	if len(groups) == 0 {
-		if unread != nil {
-			return all(unread)
+	// fail notes what is not known to be in its place of one group.
+	fail := func(m groupMemory, err error, is func(TopicPartition) bool) {
+		why = errors.Join(why, fmt.Errorf("%s %s: %w", m.Kind, OneLine(m.Group), err))
+		w := newGroupWork(Group{Name: m.Group, Kind: m.Kind}, m.Active, m.Looked)
+		for tp, p := range m.Partitions {
+			if concerns(m, tp) && is(tp) {
+				p.Skipped = skippedUnsettled
+				w.memory.Partitions[tp] = p
+				u := miss(tp)
+				u.groups = append(u.groups, m.Group)
+			}
 		}
-		return nil, nil
+		if len(w.memory.Partitions) > 0 {
+			undone = append(undone, w)
+		}
 	}
+	any := func(TopicPartition) bool { return true }
+	failAll := func(err error) (map[TopicPartition]*unsettled, []groupWork, error) {
+		for _, m := range concerned {
+			fail(m, err, any)
+		}
+		return left, undone, why
+	}
+	writer := g.m.cfg.Destination.(GroupWriter)
 	list, listErr := writer.Groups(ctx)
 	here := map[string]Group{}
 	for _, group := range list {
 		here[group.Name] = group
+		if only == nil && !asked[group.Name] && filter.Matches(group.Name) { // to name those that are behind the end
+			groups = append(groups, group)
+		}
+	}
+	if len(groups) == 0 {
+		return left, undone, why
 	}
 	offsets, err := writer.GroupOffsets(ctx, groups)
 	if err != nil {
-		return all(fmt.Errorf("reading groups at the destination: %w", err))
-	}
-	copies := map[TopicPartition]metadatasync.Copy{}
-	for tp, it := range ends {
-		c, _ := it.r.copyOf()
-		c.Replicated, c.End = it.end, it.end
-		copies[tp] = c
-	}
-	undone = map[TopicPartition][]string{}
-	if unread != nil { // one record of a newer version must not keep the other groups from their place
-		undone, why = all(unread)
-	}
-	fail := func(m groupMemory, err error) {
-		why = errors.Join(why, fmt.Errorf("%s %s: %w", m.Kind, m.Group, err))
-		for tp := range m.Partitions {
-			if ends[tp] != nil {
-				undone[tp] = append(undone[tp], m.Group)
-			}
-		}
+		return failAll(fmt.Errorf("reading groups at the destination: %w", errors.Join(listErr, err)))
 	}
 	var work []groupWork
 	for _, m := range concerned {
 		at := offsets[m.Group]
-		if at.Err != nil {
-			fail(m, at.Err)
-			continue
+		w, unsure := g.decideLast(m, here[m.Group], at, places, concerns)
+		if len(unsure) > 0 {
+			err := at.Err
+			if err == nil {
+				err = errors.New("a transaction is committing its offset")
+			}
+			fail(m, err, func(tp TopicPartition) bool { return slices.Contains(unsure, tp) })
 		}
-		if w, ok := g.decideLast(m, here[m.Group], at, copies); ok {
+		if len(w.memory.Partitions) > 0 {
 			work = append(work, w)
 		}
 	}
-	if listErr != nil && len(undone) > 0 && why == nil {
-		why = listErr // the cluster itself refuses to move a group with members
-	}
-	if len(work) == 0 {
-		return undone, why
-	}
-	if err := g.m.syncing.remember.do(ctx, func(s *ControlState) {
-		for _, w := range work {
-			_ = g.store(s, w) // one that cannot be remembered is moved all the same: the stop is its last move
+	for _, group := range groups {
+		if !asked[group.Name] {
+			g.tellBeyond(group, here[group.Name], offsets[group.Name], places)
 		}
-	}); err != nil {
-		return all(fmt.Errorf("remembering where groups are put: %w", err))
 	}
-	left := found{}
-	for _, w := range work {
-		if len(w.write) == 0 {
-			continue
-		}
-		refused, err := g.writeOne(ctx, writer, w, func(TopicPartition, uint64) bool { return true })
+	byName := map[groupKey]groupMemory{}
+	for _, m := range concerned {
+		byName[groupKey{m.Group, m.Kind}] = m
+	}
+	dropped := found{}
+	if work, err = g.rememberWork(ctx, work, nil, nil, dropped); err != nil {
+		return failAll(fmt.Errorf("remembering where groups are put: %w", err))
+	}
+	missed, err := g.stillThere(ctx, writer, work, dropped)
+	if err != nil {
+		return failAll(fmt.Errorf("reading groups once more at the destination: %w", err))
+	}
+	for _, o := range g.write(ctx, writer, work, func(TopicPartition, uint64) bool { return true }) {
+		m := byName[groupKey{o.work.group.Name, o.work.group.Kind}]
+		written := func(tp TopicPartition) bool { _, is := o.work.write[tp]; return is }
 		switch {
-		case errors.Is(err, ErrGroupActive):
-			leave(left, w.group, slices.Collect(maps.Keys(w.write)), skippedWords(skippedActive))
-		case err != nil:
-			fail(w.memory, err)
-		}
-		for tp, err := range refused {
-			fail(groupMemory{Group: w.group.Name, Kind: w.group.Kind, Partitions: map[TopicPartition]partitionMemory{tp: {}}}, err)
+		case errors.Is(o.err, ErrGroupActive):
+			if w, ok := g.note(o, dropped); ok {
+				missed = append(missed, w)
+			}
+		case o.err != nil:
+			fail(m, o.err, written)
+		default:
+			for tp, err := range o.refused {
+				fail(m, err, func(x TopicPartition) bool { return x == tp })
+			}
+			o.refused = nil
+			g.note(o, dropped)
 		}
 	}
-	for who, words := range left {
+	_, _ = g.rememberWork(ctx, missed, nil, nil, dropped) // what it is about was not moved: only the words are lost
+	for who, words := range dropped {
 		g.m.emit(SyncSkipped{EventMeta: g.m.meta(TopicPartition{Partition: Unknown}), Part: "groups", Reason: who + ": " + words})
 	}
-	for tp := range undone {
-		slices.Sort(undone[tp])
-	}
-	return undone, why
+	return left, undone, why
 }
 
-// decideLast is the last decision about a group: the source is not asked, where it had the group last is remembered.
-func (g *groupSync) decideLast(m groupMemory, here Group, at GroupOffsets, copies map[TopicPartition]metadatasync.Copy) (w groupWork, ok bool) {
-	group := Group{Name: m.Group, Kind: m.Kind}
-	w = groupWork{group: group, memory: groupMemory{Kind: m.Kind, Group: m.Group, Active: here.Active, Looked: m.Looked, Partitions: map[TopicPartition]partitionMemory{}}, write: map[TopicPartition]GroupOffset{}}
+// decideLast is the last decision about a group: the source is not asked, where it had the group last is remembered. unsure are partitions of which the destination does not say where it is.
+func (g *groupSync) decideLast(m groupMemory, here Group, at GroupOffsets, places map[TopicPartition]lastPlace, concerns func(groupMemory, TopicPartition) bool) (w groupWork, unsure []TopicPartition) {
+	now := time.Now()
+	w = newGroupWork(Group{Name: m.Group, Kind: m.Kind}, here.Active, m.Looked)
 	var behind []string
 	for tp, had := range m.Partitions {
-		c, ok := copies[tp]
-		if !ok || had.Seen == metadatasync.None {
+		if !concerns(m, tp) {
+			continue
+		}
+		place := places[tp]
+		o, is := at.Offsets[tp]
+		switch {
+		case slices.Contains(at.Pending, tp), !is && at.hides(tp):
+			unsure = append(unsure, tp)
+			continue
+		case !is && place.open: // it was taken away since, and not by the mirror
+			had.Skipped = skippedMoved
+			w.memory.Partitions[tp] = had
 			continue
 		}
 		g.mu.Lock()
 		source := metadatasync.Offset{Offset: had.Seen, LeaderEpoch: had.SeenEpoch, Metadata: g.metadata[m.Group][tp]}
 		g.mu.Unlock()
-		l := metadatasync.Look{Source: &source, Copy: c, Memory: had.Memory, Active: here.Active || here.Name != "" && here.Kind != m.Kind}
-		now := "nowhere"
-		if o, ok := at.Offsets[tp]; ok {
-			d := metadatasync.Offset(o)
-			l.Destination, now = &d, fmt.Sprint(o.Offset)
-			if source.Metadata == "" && o.Offset == metadatasync.Place(source, c).Offset {
+		source.Metadata = g.accepted(groupKey{m.Group, m.Kind}, tp, source.Metadata)
+		l := metadatasync.Look{Source: &source, Copy: place.copy, Memory: had.Memory, Active: here.Active || here.Name != "" && here.Kind != m.Kind, Renew: now.Sub(had.Renewed) >= renewAfter}
+		to, is2 := metadatasync.Place(source, place.copy).Offset, "nowhere"
+		if is {
+			l.Destination, is2 = &metadatasync.Offset{Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata}, fmt.Sprint(o.Offset)
+			if source.Metadata == "" && o.Offset == to {
 				source.Metadata = o.Metadata // what the application put there is not known any more, and is there already
 			}
 		}
-		d := metadatasync.Decide(l)
-		w.memory.Partitions[tp] = partitionMemory{Memory: d.Memory, Skipped: skippedCode(d.Reason)}
-		if d.Write != nil {
-			w.write[tp] = GroupOffset(*d.Write)
-		}
-		if place := metadatasync.Place(source, c).Offset; d.Reason != metadatasync.InStep && now != fmt.Sprint(place) {
-			behind = append(behind, fmt.Sprintf("%s-%d is at %s here and was at %d at the source", tp.Topic, tp.Partition, now, had.Seen))
+		next := w.decided(tp, l, had, had.Episode, now)
+		w.memory.Partitions[tp] = next
+		if next.Skipped != "" && is2 != fmt.Sprint(to) {
+			behind = append(behind, fmt.Sprintf("%s-%d is at %s here and was at %d at the source", tp.Topic, tp.Partition, is2, had.Seen))
 		}
 	}
 	if len(behind) > 0 {
 		slices.Sort(behind)
 		g.m.emit(GroupLeft{EventMeta: g.m.meta(TopicPartition{Partition: Unknown}), Group: m.Group, Active: here.Active, Partitions: behind, Seen: m.Looked})
 	}
-	return w, len(w.memory.Partitions) > 0
+	return w, unsure
+}
+
+// tellBeyond names a group that is not the mirror's and lies behind where the mirror ended: what is written below it now, it would never read.
+func (g *groupSync) tellBeyond(group, here Group, at GroupOffsets, places map[TopicPartition]lastPlace) {
+	var beyond []string
+	for tp, o := range at.Offsets {
+		if p, ok := places[tp]; ok && o.Offset > p.end {
+			beyond = append(beyond, fmt.Sprintf("%s-%d is at %d here, and the mirror ended at %d: it misses what is written in between", tp.Topic, tp.Partition, o.Offset, p.end))
+		}
+	}
+	if len(beyond) > 0 {
+		slices.Sort(beyond)
+		g.m.emit(GroupLeft{EventMeta: g.m.meta(TopicPartition{Partition: Unknown}), Group: group.Name, Active: here.Active, Partitions: beyond})
+	}
 }

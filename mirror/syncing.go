@@ -33,6 +33,7 @@ func newSyncing(m *Mirror) *syncing {
 func (s *syncing) start() {
 	s.m.spawn(s.remember.run)
 	s.m.spawn(s.groups.settleLoop)
+	s.m.spawn(s.groups.resettleLoop)
 	for _, p := range s.parts {
 		s.m.spawn(p.run)
 	}
@@ -57,7 +58,7 @@ func (s *syncing) forget() {
 }
 
 func (s *syncing) status() MetadataStatus {
-	return MetadataStatus{Groups: s.parts[0].now(), Configs: s.parts[1].now(), ACLs: s.parts[2].now(), FollowedGroups: s.groups.statuses()}
+	return MetadataStatus{Groups: s.parts[0].now(), Configs: s.parts[1].now(), ACLs: s.parts[2].now(), FollowedGroups: s.groups.status()}
 }
 
 // notFollowed is why a part is not done at all.

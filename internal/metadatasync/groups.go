@@ -120,6 +120,7 @@ type Decision struct {
 func Decide(l Look) Decision {
 	d := Decision{Memory: l.Memory}
 	if l.Source == nil {
+		d.Memory.Seen, d.Memory.SeenEpoch = None, None // a stop has nothing to put it to
 		d.Reason = NoOffset
 		return d
 	}
