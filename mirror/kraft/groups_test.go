@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -27,13 +28,14 @@ func offsets(topic string, at ...int64) map[mirror.TopicPartition]mirror.GroupOf
 func TestRealKafkaGroups(t *testing.T) {
 	c := kafkatest.Shared(t)
 	j := join(t, c, func(cfg *kraft.Config) { cfg.NodeID = 8101 })
-	j.create("groups", 2)
-	g := mirror.Group{Name: "groups of a destination"}
-	want := offsets("groups", 0, 7)
+	topic := fmt.Sprintf("groups-%d", time.Now().UnixNano()) // the cluster may have seen this test before
+	j.create(topic, 2)
+	g := mirror.Group{Name: topic + " of a destination"}
+	want := offsets(topic, 0, 7)
 	asked := maps.Clone(want)
-	asked[mirror.TopicPartition{Topic: "groups", Partition: 5}] = mirror.GroupOffset{}
+	asked[mirror.TopicPartition{Topic: topic, Partition: 5}] = mirror.GroupOffset{}
 	refused, err := j.WriteGroupOffsets(bound(t), g, asked)
-	if err != nil || len(refused) != 1 || refused[mirror.TopicPartition{Topic: "groups", Partition: 5}] == nil {
+	if err != nil || len(refused) != 1 || refused[mirror.TopicPartition{Topic: topic, Partition: 5}] == nil {
 		t.Fatalf("%v, refused %v", err, refused)
 	}
 	got, err := j.GroupOffsets(bound(t), []mirror.Group{g, {Name: "nobody"}})
@@ -44,12 +46,12 @@ func TestRealKafkaGroups(t *testing.T) {
 	if err != nil || !slices.Contains(groups, mirror.Group{Name: g.Name, State: "Empty"}) {
 		t.Fatalf("%v, %+v", err, groups)
 	}
-	member := c.Client(kgo.ConsumerGroup(g.Name), kgo.ConsumeTopics("groups"))
+	member := c.Client(kgo.ConsumerGroup(g.Name), kgo.ConsumeTopics(topic))
 	eventually(t, "a member", func() bool {
 		groups, err := j.Groups(bound(t))
 		return err == nil && slices.ContainsFunc(groups, func(l mirror.Group) bool { return l.Name == g.Name && l.Active })
 	})
-	if refused, err := j.WriteGroupOffsets(bound(t), g, offsets("groups", 1, 1)); !errors.Is(err, mirror.ErrGroupActive) || len(refused) != 0 {
+	if refused, err := j.WriteGroupOffsets(bound(t), g, offsets(topic, 1, 1)); !errors.Is(err, mirror.ErrGroupActive) || len(refused) != 0 {
 		t.Fatalf("with a member: %v, refused %v", err, refused)
 	}
 	if got, err = j.GroupOffsets(bound(t), []mirror.Group{g}); err != nil || !maps.Equal(got[g.Name].Offsets, want) {
