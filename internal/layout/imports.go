@@ -60,8 +60,8 @@ func MayImport(pkg, path string) (rule string, ok bool) {
 	if inside && own == "internal/kafkaconfig" && !withinAny(pkg, "mirror/kafkasource", "mirror/kafkastore", "mirror/kraft", "mirror/properties", "examples/kafka-mirror") {
 		return no("only what connects to Kafka or reads its settings knows Kafka's property names")
 	}
-	if path == "testing" && !withinAny(pkg, "mirror/logtest", "mirror/mirrortest", "statemachine/storetest", "keyedlog/keyedlogtest") {
-		return no("only conformance kits import testing")
+	if path == "testing" && !withinAny(pkg, "mirror/logtest", "mirror/mirrortest", "statemachine/storetest", "keyedlog/keyedlogtest", "internal/kafkatest/lives") {
+		return no("only conformance kits, and what tests of whole lives share, import testing")
 	}
 	switch {
 	case pkg == ".":

@@ -77,6 +77,7 @@ func TestImportGraphSaysNo(t *testing.T) {
 		{"mirror/logtest", Module + "/mirror/kafkasource"}, {"examples/quickstart", Module + "/internal/batch"}, {"mirror", Module + "/examples/quickstart"},
 		{".", "fmt"}, {"mirror/memlog", Module + "/internal/kafkatest"}, {"statemachine/storetest", Module + "/mirror"},
 		{"internal/kafkaconfig", Module + "/mirror"}, {"internal/kafkaconfig", "golang.org/x/sync/errgroup"}, {"mirror/memlog", Module + "/internal/kafkaconfig"},
+		{"internal/kafkatest", "testing"}, {"internal/kafkatest/proxy", "testing"},
 	} {
 		if _, ok := MayImport(c[0], c[1]); ok {
 			t.Errorf("%s may import %s", c[0], c[1])
@@ -85,7 +86,7 @@ func TestImportGraphSaysNo(t *testing.T) {
 	for _, c := range [][2]string{
 		{"internal/batch", "hash/crc32"}, {"txnabort", Module + "/producerstate"}, {"mirror", Module + "/internal/partition"}, {"mirror", "os"},
 		{"mirror/kafkasource", client}, {"mirror/logtest", Module + "/mirror/memlog"}, {"mirror/mirrortest", Module + "/mirror/memlog"}, {"mirror/memlog", Module + "/mirror"},
-		{"examples/quickstart", Module + "/mirror/memlog"}, {"internal/bench", Module + "/internal/kafkatest"}, {"mirror/logtest", "testing"},
+		{"examples/quickstart", Module + "/mirror/memlog"}, {"internal/bench", Module + "/internal/kafkatest"}, {"mirror/logtest", "testing"}, {"internal/kafkatest/lives", "testing"},
 		{"internal/kafkaconfig", client}, {"mirror/kafkasource", Module + "/internal/kafkaconfig"}, {"internal/kafkaconfig", "github.com/magiconair/properties"},
 	} {
 		if rule, ok := MayImport(c[0], c[1]); !ok {
