@@ -54,14 +54,18 @@ func NewFilter(include, exclude []string) (f Filter, err error) {
 	return f, nil
 }
 
-// compilePatterns: nil for an empty list. The error names the pattern.
+// compilePatterns: nil for an empty list. A dot is any character, also the end of a line, which the name of a group may hold; (?-s) in a pattern takes that back. The error names the pattern.
 func compilePatterns(list []string) (patternList, error) {
 	var all patternList
 	for _, p := range list {
 		if p == "" {
 			return nil, fmt.Errorf("an empty pattern %w; leave it out", ErrPattern)
 		}
-		compiled, err := regexp.Compile(p)
+		_, err := regexp.Compile(p) // by itself: an error speaks of what somebody wrote
+		var compiled *regexp.Regexp
+		if err == nil {
+			compiled, err = regexp.Compile("(?s)" + p) // in front, not around it: a quotation (\Q) may be left open
+		}
 		if err != nil {
 			return nil, fmt.Errorf("pattern %q %w: %w", p, ErrPattern, err)
 		}

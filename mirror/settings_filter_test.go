@@ -202,13 +202,38 @@ func TestGroupFilter(t *testing.T) {
 	}
 }
 
+// TestADotOfAPatternIsAnyCharacter: groups may be called anything, and all of them are followed unless a pattern says otherwise.
+func TestADotOfAPatternIsAnyCharacter(t *testing.T) {
+	const odd = "two\nlines\r\u2028end"
+	for value, want := range map[string]bool{
+		"": true, ".*": true, "two.lines.*": true, "(?-s).*": false, "(?-s:two.)lines.*": false, `x|two.*`: true, `(?i)TWO.LINES..end`: true, "\\Qtwo\nlines\r\u2028end": true, "two": false, "[^\n]*": false,
+	} {
+		f, err := Settings{"mirror.groups.include": value}.GroupFilter()
+		if err != nil || f.Matches(odd) != want {
+			t.Errorf("%q matches a name of two lines: %v, want %v; %v", value, !want, want, err)
+		}
+	}
+	if f, err := (Settings{"mirror.groups.exclude": "two.*"}).GroupFilter(); err != nil || f.Matches(odd) {
+		t.Errorf("a group that is excluded is followed: %v", err)
+	}
+	f, err := Settings{}.GroupFilter()
+	if err != nil || !f.Matches(odd) {
+		t.Errorf("by default not every group is followed: %v", err)
+	}
+	rules, err := Settings{"mirror.acl.include": "GROUP;two.*"}.ACLRules()
+	if err != nil || !rules.Matches(ACL{ResourceType: "GROUP", ResourceName: odd, PatternType: "LITERAL", Principal: "User:a", Host: "*", Operation: "READ", Permission: "ALLOW"}) {
+		t.Errorf("a rule on such a group is not followed: %v", err)
+	}
+}
+
 // TestPropertyExcluded: a value replaces the whole default, and tiered storage is never followed.
 func TestPropertyExcluded(t *testing.T) {
 	for _, c := range []struct {
 		s          Settings
 		yes, never []string
 	}{
-		{nil, []string{"min.insync.replicas", "message.timestamp.type", "unclean.leader.election.enable", "remote.storage.enable"}, []string{"retention.ms", "min.insync.replicas.x", "cleanup.policy"}},
+		{nil, []string{"min.insync.replicas", "message.timestamp.type", "unclean.leader.election.enable", "remote.storage.enable", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms",
+			"message.timestamp.difference.max.ms", "log.message.timestamp.before.max.ms", "log.message.timestamp.after.max.ms"}, []string{"retention.ms", "min.insync.replicas.x", "cleanup.policy"}},
 		{Settings{"mirror.topic.properties.exclude": "retention.*"}, []string{"retention.ms", "remote.storage.enable", "local.retention.ms"}, []string{"min.insync.replicas", "delete.retention.ms"}},
 		{Settings{"topic.properties.exclude": ""}, []string{"remote.copy.disable"}, []string{"min.insync.replicas"}},
 	} {

@@ -133,9 +133,10 @@ var settingTable = []setting{
 	text(MirrorSetting, "list", aclIncludeSetting, "*", "type;name;operation;permission;principal, separated by commas; * is any, fields at the end may be left out",
 		"Rules that say which access rules of the source are followed; empty is none. Name and principal are regular expressions that match whole. What * does not mean is the resource CLUSTER: it has to be named.",
 		aclRulesFault, "acls.include"),
+	// The limits of timestamps are there as topics have them, and as the KIP writes them: log. is in the name of a broker's setting.
 	patterns(MirrorSetting, propertiesExcludeSetting, strings.Join([]string{
-		"follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "message.timestamp.difference.max.ms", "log.message.timestamp.before.max.ms",
-		"log.message.timestamp.after.max.ms", "message.timestamp.type", "unclean.leader.election.enable", "min.insync.replicas", "mirror.name"}, ","),
+		"follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "message.timestamp.difference.max.ms", "message.timestamp.before.max.ms",
+		"message.timestamp.after.max.ms", "log.message.timestamp.before.max.ms", "log.message.timestamp.after.max.ms", "message.timestamp.type", "unclean.leader.election.enable", "min.insync.replicas", "mirror.name"}, ","),
 		"Topic settings that are not followed; a value replaces the whole default. Those of tiered storage (remote.*, local.retention.*) never are.", "topic.properties.exclude"),
 	patterns(MirrorSetting, topicSetPrefix+"<name>", "", "Topics that belong together under a name: part of them alone is not stopped or failed over unless that is asked for."),
 	oneOf(MirrorSetting, lossPolicySetting, "restart",
