@@ -44,6 +44,16 @@ func (m EventMeta) at() string {
 	return fmt.Sprintf("%s/%s-%d", m.Mirror, m.Topic, m.Partition)
 }
 
+// line makes the one line of an event. Names of groups, settings and rules are others' words, and so are errors; an error of several lines has them one behind the other.
+func line(format string, args ...any) string {
+	for i, a := range args {
+		if err, ok := a.(error); ok {
+			args[i] = strings.ReplaceAll(err.Error(), "\n", "; ")
+		}
+	}
+	return OneLine(fmt.Sprintf(format, args...))
+}
+
 // StateChanged: a partition went from one state to another, durably.
 type StateChanged struct {
 	EventMeta
@@ -60,7 +70,7 @@ func (e StateChanged) String() string {
 	if e.NonRetryable {
 		s += " (not retried: needs a person)"
 	}
-	return s
+	return OneLine(s)
 }
 
 // Level is Error for FAILED, and Warn for a STOPPED with a reason.
@@ -83,7 +93,7 @@ type RetryScheduled struct {
 }
 
 func (e RetryScheduled) String() string {
-	return fmt.Sprintf("%s: retry %d in %s: %s", e.at(), e.Attempt, e.After.Round(time.Millisecond), e.Reason)
+	return line("%s: retry %d in %s: %s", e.at(), e.Attempt, e.After.Round(time.Millisecond), e.Reason)
 }
 
 // Level is Warn.
@@ -97,7 +107,7 @@ type RecordsDropped struct {
 }
 
 func (e RecordsDropped) String() string {
-	return fmt.Sprintf("%s: dropped [%d,%d), %d offsets: %s", e.at(), e.From, e.To, e.To-e.From, e.Reason)
+	return line("%s: dropped [%d,%d), %d offsets: %s", e.at(), e.From, e.To, e.To-e.From, e.Reason)
 }
 
 // Level is Warn.
@@ -111,7 +121,7 @@ type RecordsLost struct {
 }
 
 func (e RecordsLost) String() string {
-	return fmt.Sprintf("%s: lost [%d,%d), %d offsets: %s", e.at(), e.From, e.To, e.To-e.From, e.Reason)
+	return line("%s: lost [%d,%d), %d offsets: %s", e.at(), e.From, e.To, e.To-e.From, e.Reason)
 }
 
 // Level is Error.
@@ -124,7 +134,7 @@ type BatchRefetched struct {
 }
 
 func (e BatchRefetched) String() string {
-	return fmt.Sprintf("%s: fetched again: %s", e.at(), e.Reason)
+	return line("%s: fetched again: %s", e.at(), e.Reason)
 }
 
 // Level is Warn.
@@ -137,7 +147,7 @@ type EpochRaised struct {
 }
 
 func (e EpochRaised) String() string {
-	return fmt.Sprintf("%s: destination leader epoch raised to %d", e.at(), e.Epoch)
+	return line("%s: destination leader epoch raised to %d", e.at(), e.Epoch)
 }
 
 // StartRaised: the copy's log start followed the source's.
@@ -147,7 +157,7 @@ type StartRaised struct {
 }
 
 func (e StartRaised) String() string {
-	return fmt.Sprintf("%s: log start raised to %d", e.at(), e.Offset)
+	return line("%s: log start raised to %d", e.at(), e.Offset)
 }
 
 // NothingLeft: the source's end lies above the copy's, but there is nothing to read in between (F-05).
@@ -158,7 +168,7 @@ type NothingLeft struct {
 }
 
 func (e NothingLeft) String() string {
-	return fmt.Sprintf("%s: nothing left to read; source end %d, mirror end %d", e.at(), e.SourceEnd, e.End)
+	return line("%s: nothing left to read; source end %d, mirror end %d", e.at(), e.SourceEnd, e.End)
 }
 
 // MarkersWritten: the markers that end a mirror are in the log.
@@ -186,7 +196,7 @@ type LastEpochRecorded struct {
 }
 
 func (e LastEpochRecorded) String() string {
-	return fmt.Sprintf("%s: recorded last mirror epoch %d, last mirror offset %d", e.at(), e.Epoch, e.Offset)
+	return line("%s: recorded last mirror epoch %d, last mirror offset %d", e.at(), e.Epoch, e.Offset)
 }
 
 // LeaderMoved: another broker leads the partition at the source.
@@ -197,7 +207,7 @@ type LeaderMoved struct {
 }
 
 func (e LeaderMoved) String() string {
-	return fmt.Sprintf("%s: source leader is broker %d, leader epoch %d", e.at(), e.Leader, e.Epoch)
+	return line("%s: source leader is broker %d, leader epoch %d", e.at(), e.Leader, e.Epoch)
 }
 
 // LogDoubted: what a destination log says of itself (Recoverer) contradicts it, so it was read whole.
@@ -207,7 +217,7 @@ type LogDoubted struct {
 }
 
 func (e LogDoubted) String() string {
-	return fmt.Sprintf("%s: %s", e.at(), e.Reason)
+	return line("%s: %s", e.at(), e.Reason)
 }
 
 // Level is Error: the destination's Log is wrong.
@@ -226,9 +236,9 @@ func (e SourceTrouble) String() string {
 		where = fmt.Sprintf("source broker %d", e.Broker)
 	}
 	if e.Err == nil {
-		return fmt.Sprintf("%s: %s answers again", e.at(), where)
+		return line("%s: %s answers again", e.at(), where)
 	}
-	return fmt.Sprintf("%s: %s: %v", e.at(), where, e.Err)
+	return line("%s: %s: %v", e.at(), where, e.Err)
 }
 
 // Level is Warn while it lasts.
@@ -249,7 +259,7 @@ func (e TopicTrouble) String() string {
 	if e.Err == nil {
 		return e.at() + ": ready"
 	}
-	return fmt.Sprintf("%s: %v", e.at(), e.Err)
+	return line("%s: %v", e.at(), e.Err)
 }
 
 // Level is Error while it lasts.
@@ -270,7 +280,7 @@ func (e StoreTrouble) String() string {
 	if e.Err == nil {
 		return e.at() + ": state store works again"
 	}
-	return fmt.Sprintf("%s: state store: %v (trying again)", e.at(), e.Err)
+	return line("%s: state store: %v (trying again)", e.at(), e.Err)
 }
 
 // Level is Error while it lasts.
@@ -288,7 +298,7 @@ type Fenced struct {
 }
 
 func (e Fenced) String() string {
-	return fmt.Sprintf("%s: fenced: %v; another process has it, this one has stopped serving it", e.at(), e.Err)
+	return line("%s: fenced: %v; another process has it, this one has stopped serving it", e.at(), e.Err)
 }
 
 // Level is Error.
@@ -317,7 +327,7 @@ type WishRecorded struct {
 }
 
 func (e WishRecorded) String() string {
-	return fmt.Sprintf("%s: wanted %s from now on: %s", e.at(), e.Want, e.Reason)
+	return line("%s: wanted %s from now on: %s", e.at(), e.Want, e.Reason)
 }
 
 // SyncTrouble: one part of metadata sync (groups, topic settings, access rules) cannot be followed as a whole, or can be again (Err nil). The records are copied all the same.
@@ -329,9 +339,9 @@ type SyncTrouble struct {
 
 func (e SyncTrouble) String() string {
 	if e.Err == nil {
-		return fmt.Sprintf("%s: %s are followed again", e.at(), e.Part)
+		return line("%s: %s are followed again", e.at(), e.Part)
 	}
-	return fmt.Sprintf("%s: %s are not followed: %v", e.at(), e.Part, e.Err)
+	return line("%s: %s are not followed: %v", e.at(), e.Part, e.Err)
 }
 
 // Level is Warn while it lasts.
@@ -349,7 +359,7 @@ type SyncSkipped struct {
 	Reason string // who, and why
 }
 
-func (e SyncSkipped) String() string { return fmt.Sprintf("%s: %s: %s", e.at(), e.Part, e.Reason) }
+func (e SyncSkipped) String() string { return line("%s: %s: %s", e.at(), e.Part, e.Reason) }
 
 // GroupMovedBack: a group that was moved back at the source was moved back at the destination (F-62), or a group that was taken over when mirroring began.
 type GroupMovedBack struct {
@@ -359,7 +369,7 @@ type GroupMovedBack struct {
 }
 
 func (e GroupMovedBack) String() string {
-	return fmt.Sprintf("%s: group %s moved back from %d to %d, as at the source", e.at(), e.Group, e.From, e.To)
+	return line("%s: group %s moved back from %d to %d, as at the source", e.at(), e.Group, e.From, e.To)
 }
 
 // GroupsNotSettled: a stop could not put groups of a partition to their last place in time, and went on. It is tried again behind it. Groups nil: it is not known of which.
@@ -375,7 +385,7 @@ func (e GroupsNotSettled) String() string {
 	if len(e.Groups) > 0 {
 		who = "groups " + few(e.Groups)
 	}
-	return fmt.Sprintf("%s: %s could not be put to their last place, and the stop went on: %v. It is tried again while they are idle; before their consumers start here, see that none is above %d "+
+	return line("%s: %s could not be put to their last place, and the stop went on: %v. It is tried again while they are idle; before their consumers start here, see that none is above %d "+
 		"(kafka-consumer-groups.sh --describe --group …; --reset-offsets --to-offset %d --topic %s:%d moves one)", e.at(), who, e.Err, e.End, e.End, e.Topic, e.Partition)
 }
 
@@ -396,7 +406,7 @@ func (e GroupLeft) String() string {
 	if e.Active {
 		why = "it has members here"
 	}
-	return fmt.Sprintf("%s: group %s is left where it is, %s: %s; seen last at %s", e.at(), e.Group, why, few(e.Partitions), stamp(e.Seen))
+	return line("%s: group %s is left where it is, %s: %s; seen last at %s", e.at(), e.Group, why, few(e.Partitions), stamp(e.Seen))
 }
 
 // Level is Warn.
@@ -417,7 +427,7 @@ func (e SettingsFollowed) String() string {
 	for _, name := range e.Deleted {
 		words = append(words, name+" back to the default")
 	}
-	return fmt.Sprintf("%s: settings follow the source: %s", e.at(), strings.Join(words, ", "))
+	return line("%s: settings follow the source: %s", e.at(), strings.Join(words, ", "))
 }
 
 // RulesFollowed: access rules were made or removed as at the source.
@@ -434,5 +444,5 @@ func (e RulesFollowed) String() string {
 	if len(e.Removed) > 0 {
 		s += fmt.Sprintf("; removed %d that the mirror had made: %s", len(e.Removed), few(e.Removed))
 	}
-	return s
+	return OneLine(s)
 }

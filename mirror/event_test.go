@@ -93,6 +93,44 @@ func TestEveryEventHasATextAndALevel(t *testing.T) {
 	}
 }
 
+// TestEventsAreOneLineOfWhatOthersWrote: groups may be called anything, and settings, rules and errors have others' words in them. The text is one line that a terminal shows as it is; what the
+// event holds stays as it was.
+func TestEventsAreOneLineOfWhatOthersWrote(t *testing.T) {
+	const odd, shown = "evil\x1b[2J\r\nSAFE\u202e\u2028 g2", `evil\x1b[2J\r\nSAFE\u202e\u2028 g2`
+	whole := mirror.EventMeta{Mirror: "east", Partition: mirror.Unknown}
+	at := mirror.EventMeta{Mirror: "east", Topic: "orders"}
+	broken := errors.New("asking for group " + odd)
+	for _, e := range []mirror.Event{
+		mirror.GroupMovedBack{EventMeta: at, Group: odd, From: 900, To: 100},
+		mirror.GroupsNotSettled{EventMeta: at, Groups: []string{"billing", odd}, End: 900, Err: errors.New("silent")},
+		mirror.GroupLeft{EventMeta: whole, Group: odd, Partitions: []string{"orders-0"}},
+		mirror.GroupLeft{EventMeta: whole, Group: "billing", Partitions: []string{odd}},
+		mirror.SyncSkipped{EventMeta: whole, Part: "groups", Reason: "group " + odd + ": active here"},
+		mirror.SettingsFollowed{EventMeta: at, Set: map[string]string{"retention.ms": odd}},
+		mirror.SettingsFollowed{EventMeta: at, Deleted: []string{odd}},
+		mirror.RulesFollowed{EventMeta: whole, Made: []string{odd}},
+		mirror.RulesFollowed{EventMeta: whole, Removed: []string{odd}},
+		mirror.StateChanged{EventMeta: at, To: statemachine.Failed, Reason: odd},
+		mirror.WishRecorded{EventMeta: at, Want: statemachine.WantStopped, Reason: odd},
+	} {
+		if s := e.String(); !strings.Contains(s, shown) {
+			t.Errorf("%T: %q does not show %q", e, s, shown)
+		}
+	}
+	for _, e := range []mirror.Event{
+		mirror.SyncTrouble{EventMeta: whole, Part: "groups", Err: broken}, mirror.GroupsNotSettled{EventMeta: at, Groups: []string{"billing"}, End: 900, Err: broken},
+		mirror.SourceTrouble{EventMeta: whole, Broker: 2, Err: broken}, mirror.TopicTrouble{EventMeta: at, Err: broken}, mirror.StoreTrouble{EventMeta: whole, Err: broken}, mirror.Fenced{EventMeta: at, Err: broken},
+	} {
+		if s := e.String(); strings.ContainsAny(s, "\x1b\r\n\u202e\u2028") || !strings.Contains(s, `evil\x1b[2J\r; SAFE\u202e\u2028 g2`) {
+			t.Errorf("%T: %q", e, s)
+		}
+	}
+	two := mirror.SyncTrouble{EventMeta: whole, Part: "groups", Err: errors.Join(errors.New("broker 1 is silent"), errors.New("broker 2 is silent"))}
+	if want := "east: groups are not followed: broker 1 is silent; broker 2 is silent"; two.String() != want {
+		t.Errorf("%q, want %q", two, want)
+	}
+}
+
 func TestNoKindOfEventIsMissingInTheTexts(t *testing.T) {
 	have := map[string]bool{}
 	for _, e := range oneOfEach() {
