@@ -64,7 +64,7 @@ func (c *Client) MissingRights(ctx context.Context, rights []mirror.Right) (miss
 		case probes[k] == nil:
 			found[r] = verdict{err: fmt.Errorf("nothing is known of how to try %s", r)}
 			continue
-		case (r.Name == "") != (r.Resource == "Cluster"):
+		case r.Resource == "Cluster" && r.Name != "", r.Resource == "Topic" && r.Name == "": // a group may have no name; it is asked about like any other
 			found[r] = verdict{err: fmt.Errorf("a right on %s with the name %q cannot be tried", r.Resource, r.Name)}
 			continue
 		}

@@ -92,7 +92,7 @@ func TestRealKafkaRightsAndRules(t *testing.T) {
 	})
 	member.Close()
 
-	rights := append(every("orders", "readers"), every("not-there", "nor-this")...)
+	rights := slices.Concat(every("orders", "readers"), every("not-there", "nor-this"), every("orders", "")[6:]) // the last two: of the group without a name, which may have offsets
 	before := metadataRecords(t, c)
 	missing, unknown, err := us.MissingRights(bounded(t), rights)
 	if err != nil || unknown != nil || !slices.Equal(missing, rights) {
@@ -111,6 +111,7 @@ func TestRealKafkaRightsAndRules(t *testing.T) {
 		t.Errorf("groups are %v, %v", groups.Groups(), err)
 	}
 
+	unnamed := rights[len(rights)-2:]
 	rule := func(resource, name, operation string) mirror.ACL {
 		return mirror.ACL{ResourceType: resource, ResourceName: name, PatternType: "LITERAL", Principal: "User:mirror", Host: "*", Operation: operation, Permission: "ALLOW"}
 	}
@@ -134,6 +135,7 @@ func TestRealKafkaRightsAndRules(t *testing.T) {
 		{rule("GROUP", "readers", "READ"), []string{"Describe on Group readers", "Read on Group readers"}},
 		{rule("GROUP", "nor-this", "READ"), []string{"Describe on Group nor-this", "Read on Group nor-this"}},
 		{rule("GROUP", "nor-this", "DELETE"), []string{"Describe on Group nor-this"}},
+		{rule("GROUP", "*", "READ"), []string{"Describe on Group readers", "Read on Group readers", "Describe on Group nor-this", "Read on Group nor-this", unnamed[0].String(), unnamed[1].String()}},
 	} {
 		if errs := admin.CreateACLs(bounded(t), []mirror.ACL{given.rule}); errs != nil {
 			t.Fatal(errs)
@@ -162,6 +164,9 @@ func TestRealKafkaRightsAndRules(t *testing.T) {
 	}
 	if errs := us.CreateACLs(bounded(t), []mirror.ACL{rule("TOPIC", "orders", "ALL")}); len(errs) != 1 || errs[0] == nil {
 		t.Errorf("a rule made without a right: %v", errs)
+	}
+	if errs := admin.CreateACLs(bounded(t), []mirror.ACL{rule("GROUP", "", "READ")}); len(errs) != 1 || errs[0] == nil {
+		t.Errorf("a rule that names the group without a name: %v", errs)
 	}
 	rulesOf(t, admin)
 }
