@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +91,11 @@ func (f Finding) found() string {
 		s = string(f.Side) + ", " + s
 	}
 	if len(f.Names) > 0 {
-		s += " (" + few(f.Names) + ")"
+		names := slices.Clone(f.Names)
+		if names[0] == "" { // a group may be called so
+			names[0] = `""`
+		}
+		s += " (" + few(names) + ")"
 	}
 	return OneLine(strings.ReplaceAll(s, "\n", "; "))
 }
@@ -213,7 +218,43 @@ func (p *preflight) add(f Finding) {
 }
 
 func (p *preflight) addf(kind FindingKind, s FindingSeverity, at FindingSide, names []string, do, format string, args ...any) {
+	for i, a := range args {
+		if err, ok := a.(error); ok {
+			args[i] = told(at, err)
+		}
+	}
 	p.add(Finding{Kind: kind, Severity: s, Side: at, Names: names, What: fmt.Sprintf(format, args...), Do: do})
+}
+
+// sourceWord is what the errors of a Source call their cluster.
+var sourceWord = regexp.MustCompile(`\bsource\b`)
+
+// told is an error of one side in words. A Source may be what a destination is looked at with, and its errors say "source": the finding names the side already, and advice is to speak of the
+// right one. What is in e.Err is not touched: a name may be in it.
+func told(at FindingSide, err error) string {
+	text := err.Error()
+	if at == "" {
+		return text
+	}
+	var each func(error)
+	each = func(err error) {
+		switch e := err.(type) {
+		case *SourceError:
+			own := *e
+			if at == AtDestination {
+				own.Advice = sourceWord.ReplaceAllString(own.Advice, string(at))
+			}
+			text = strings.ReplaceAll(text, e.Error(), strings.TrimPrefix(own.Error(), "source: "))
+		case interface{ Unwrap() error }:
+			each(e.Unwrap())
+		case interface{ Unwrap() []error }:
+			for _, err := range e.Unwrap() {
+				each(err)
+			}
+		}
+	}
+	each(err)
+	return text
 }
 
 // answered asks one question of a cluster, within the bound.

@@ -109,21 +109,24 @@ func (p *preflight) judge(n neededRight, missing, unknown []string, trouble erro
 		return fmt.Sprintf("%s on %s", n.operation, plural(len(names), strings.ToLower(n.resource), strings.ToLower(n.resource)+"s"))
 	}
 	if len(missing) > 0 {
-		p.add(Finding{Kind: AboutRights, Severity: n.severity, Side: n.side, Right: right, Names: named(missing), What: of(missing) + " is not allowed: " + n.without, Do: "run: " + p.command(n, missing)})
+		p.add(Finding{Kind: AboutRights, Severity: n.severity, Side: n.side, Right: right, Names: n.named(missing), What: of(missing) + " is not allowed: " + n.without, Do: p.granting(n, missing)})
 	}
 	if len(unknown) > 0 {
 		why := trouble
 		if why == nil {
 			why = errors.New("the cluster did not say")
 		}
-		p.add(Finding{Kind: AboutRights, Severity: FindingWarns, Side: n.side, Right: right, Names: named(unknown), What: fmt.Sprintf("whether %s is allowed was not seen: %v", of(unknown), why), Do: "look again"})
+		p.add(Finding{Kind: AboutRights, Severity: FindingWarns, Side: n.side, Right: right, Names: n.named(unknown), What: fmt.Sprintf("whether %s is allowed was not seen: %s", of(unknown), told(n.side, why)), Do: "look again"})
 	}
 	return len(missing)+len(unknown) == 0
 }
 
-// named leaves out the cluster's empty name.
-func named(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" })
+// named leaves out the cluster's empty name. A group may be called so too.
+func (n neededRight) named(names []string) []string {
+	if n.resource == "Cluster" {
+		return nil
+	}
+	return names
 }
 
 // refused says that an error is the lack of a right, which was told as such.
@@ -139,26 +142,47 @@ const aclsCommand = "kafka-acls.sh"
 // commandNames is how many topics or groups a command names; for more it says "*".
 const commandNames = 5
 
-// command grants a right. Operators narrow a "*" as they see fit.
-func (p *preflight) command(n neededRight, names []string) string {
+// granting is what gives a right: a command, unless a name cannot be typed into one. Operators narrow a "*" as they see fit.
+func (p *preflight) granting(n neededRight, names []string) string {
 	principal, where := p.cfg.SourcePrincipal, "SOURCE"
 	if n.side == AtDestination {
 		principal, where = p.cfg.DestinationPrincipal, "DESTINATION"
 	}
-	resource := " --cluster"
-	if n.resource != "Cluster" {
-		resource = ""
-		if len(names) > commandNames {
-			names = []string{"*"}
-		}
-		for _, name := range names {
-			resource += " --" + strings.ToLower(n.resource) + " " + shellWord(name)
-		}
+	if !typed(principal) {
+		return fmt.Sprintf("allow it with a program: the name %q of the mirror's user holds characters that cannot be typed", principal)
 	}
+	if n.resource == "Cluster" {
+		return "run: " + command(n, where, principal, " --cluster")
+	}
+	odd := slices.DeleteFunc(slices.Clone(names), typed)
+	switch {
+	case len(names) > commandNames, slices.Contains(names, ""): // no rule names the empty one, and one for all has it too (Kafka: AclControlManager)
+		names, odd = []string{"*"}, nil
+	case len(odd) > 0:
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !typed(name) })
+	}
+	var words []string
+	if len(names) > 0 {
+		resources := ""
+		for _, name := range names {
+			resources += " --" + strings.ToLower(n.resource) + " " + shellWord(name)
+		}
+		words = append(words, "run: "+command(n, where, principal, resources))
+	}
+	for _, name := range odd {
+		words = append(words, fmt.Sprintf("the name %q holds characters that cannot be typed: allow %s on it with a program, or by a rule on a prefix of it", name, n.operation))
+	}
+	return strings.Join(words, "; ")
+}
+
+func command(n neededRight, where, principal, resource string) string {
 	return fmt.Sprintf("%s --bootstrap-server %s:PORT --command-config ADMIN.properties --add --allow-principal %s --operation %s%s", aclsCommand, where, shellWord(principal), n.operation, resource)
 }
 
-// shellWord is a word that a shell takes as it is. Groups may be called anything.
+// typed says whether a name is the same behind a line that was printed, read and copied. Groups may be called anything.
+func typed(name string) bool { return OneLine(name) == name }
+
+// shellWord is a word that a shell takes as it is, of a name that is typed.
 func shellWord(s string) string {
-	return "'" + strings.ReplaceAll(OneLine(s), "'", `'\''`) + "'"
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

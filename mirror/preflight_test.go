@@ -153,19 +153,76 @@ func TestPreflightNamesEachMissingRight(t *testing.T) {
 	}
 }
 
-// TestPreflightOfAGroupWithAnOddName: groups may be called anything, and a line is to be pasted into a shell.
+// TestPreflightOfAGroupWithAnOddName: groups may be called anything, and a line is to be pasted into a shell. For a name that would be another one behind that no line is shown, and none but
+// the rule for all groups names the group without a name.
 func TestPreflightOfAGroupWithAnOddName(t *testing.T) {
-	a, b := twoSides(t)
-	const odd = "it's\n$(rm x)"
-	if err := a.CommitOffset(odd, mirror.TopicPartition{Topic: "orders"}, mirror.GroupOffset{}); err != nil {
-		t.Fatal(err)
+	const line = "run: kafka-acls.sh --bootstrap-server DESTINATION:PORT --command-config ADMIN.properties --add --allow-principal 'User:MIRROR' --operation Read"
+	const how = " holds characters that cannot be typed: allow Read on it with a program, or by a rule on a prefix of it"
+	for _, c := range []struct {
+		names     []string
+		shown, do string
+		principal string
+	}{
+		{names: []string{"it's $(rm x)"}, shown: "it's $(rm x)", do: line + ` --group 'it'\''s $(rm x)'`},
+		{names: []string{"two\nlines"}, shown: `two; lines`, do: `the name "two\nlines"` + how},
+		{names: []string{"a\u202eb", "bill", "c\x1b[2J"}, shown: `a\u202eb, bill, c\x1b[2J`, do: line + ` --group 'bill'; the name "a\u202eb"` + how + `; the name "c\x1b[2J"` + how},
+		{names: []string{"", "bill"}, shown: `"", bill`, do: line + ` --group '*'`},
+		{names: []string{"1", "2", "3", "4", "5", "6\n"}, shown: `1, 2, 3, 4, 5 and 1 more`, do: line + ` --group '*'`},
+		{names: []string{"bill"}, shown: "bill", do: `allow it with a program: the name "User:a\nb" of the mirror's user holds characters that cannot be typed`, principal: "User:a\nb"},
+	} {
+		a, b := twoSides(t)
+		var denied []mirror.Right
+		for _, name := range c.names {
+			if err := a.CommitOffset(name, mirror.TopicPartition{Topic: "orders"}, mirror.GroupOffset{}); err != nil {
+				t.Fatal(err)
+			}
+			denied = append(denied, mirror.Right{Operation: "Read", Resource: "Group", Name: name})
+		}
+		b.SetDenied(denied...)
+		r := preflight(t, mirror.PreflightConfig{Settings: mirror.Settings{"mirror.topics.include": "o.*"}, Source: a.Cluster, Destination: b.Cluster, DestinationPrincipal: c.principal})
+		warnings := r.Of(mirror.FindingWarns)
+		if len(warnings) != 1 || !slices.Equal(warnings[0].Names, c.names) || warnings[0].Do != c.do || !strings.HasSuffix(strings.TrimSuffix(warnings[0].Error(), "; "+mirror.OneLine(c.do)), " ("+c.shown+")") {
+			t.Errorf("%q: %q\nwant %q, shown as %q", c.names, warnings, c.do, c.shown)
+		}
+		for _, line := range strings.Split(r.String(), "\n") {
+			if mirror.OneLine(line) != line {
+				t.Errorf("%q: %q", c.names, line)
+			}
+		}
 	}
-	b.SetDenied(mirror.Right{Operation: "Read", Resource: "Group", Name: odd})
-	settings := mirror.Settings{"mirror.topics.include": "o.*", "mirror.groups.include": ""} // a dot of a pattern is no end of a line
-	r := preflight(t, mirror.PreflightConfig{Settings: settings, Source: a.Cluster, Destination: b.Cluster})
-	expectFindings(t, "an odd name", r, `warns destination, rights: Read on 1 group is not allowed: its offsets are not followed (it's…$(rm x)); run: … --group 'it'\''s\n$(rm x)'`)
-	if f := r.Of(mirror.FindingWarns)[0]; !slices.Equal(f.Names, []string{odd}) || strings.Contains(f.Do, "\n") {
-		t.Errorf("%+v", f)
+}
+
+// lookedAt is a destination that is looked at with a Source, as examples/kafka-mirror does it.
+type lookedAt struct {
+	*memlog.Cluster
+	failed error
+}
+
+func (l lookedAt) Groups(context.Context) ([]mirror.Group, error) { return nil, l.failed }
+
+func (l lookedAt) MissingRights(_ context.Context, rights []mirror.Right) (missing, unknown []mirror.Right, err error) {
+	return nil, rights, errors.Join(l.failed, errors.New("and the source of the river"))
+}
+
+// TestPreflightNamesTheRightSide: errors of a Source say "source"; a finding says where it was found, and speaks of no other cluster.
+func TestPreflightNamesTheRightSide(t *testing.T) {
+	a, b := twoSides(t)
+	failed := &mirror.SourceError{Operation: "list groups", Err: errors.New("no answer"), Advice: "grant DESCRIBE on the source's groups, a resource of the source"}
+	r := preflight(t, mirror.PreflightConfig{Settings: mirror.Settings{"mirror.topics.include": "o.*", "mirror.acl.include": ""}, Source: a.Cluster, Destination: lookedAt{b.Cluster, fmt.Errorf("asking: %w", failed)}})
+	for _, f := range r.Findings {
+		if s := f.Error(); f.Side == mirror.AtDestination && (strings.Contains(s, "source: ") || strings.Contains(s, "the source's groups")) {
+			t.Error(s)
+		}
+	}
+	expectFindings(t, "a destination that is looked at with a source", r,
+		"warns destination, rights: whether Read on 1 topic …", "warns destination, rights: whether AlterConfigs on 1 topic …", "warns destination, rights: whether Read on 2 groups …",
+		"warns destination, rights: whether Describe on 2 groups …", "warns destination, rights: whether Describe on the cluster is allowed was not seen: asking: list groups: no answer "+
+			"(grant DESCRIBE on the destination's groups, a resource of the destination); and the source of the river",
+		"warns destination, groups: not all of its groups were seen: asking: list groups: no answer (grant DESCRIBE on the destination's groups")
+	a.SetUnreachable(true)
+	r = preflight(t, mirror.PreflightConfig{Settings: allTopics, Source: a.Cluster, Destination: b.Cluster})
+	if s := r.Of(mirror.FindingBlocks)[0].Error(); strings.Contains(s, "source: ") || !strings.HasPrefix(s, "source, clusters: it cannot be reached: ") {
+		t.Error(s)
 	}
 }
 
