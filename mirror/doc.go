@@ -144,7 +144,7 @@ unreachable source. Nothing in this package or that one does I/O of its own (Fil
   - Batches of message formats v0 and v1 are refused by name.
   - A batch larger than the source sends is fetched alone, and needs as much memory. Config.MaxBatch and the Log may refuse large ones.
   - A transaction whose COMMIT had not arrived is aborted in the copy although it was committed at the source (KIP-1279). Plan and report name it.
-  - Consumer groups, topic settings and ACLs are not copied.
+  - Of what surrounds the records groups' offsets, topic settings and access rules follow; quotas, users and their passwords, tokens and the settings of brokers do not.
   - A Mirror belongs to one process at a time. A second one that opens the same owner's store fences the first, which stops writing (ErrFenced, Status.Fenced). A call that was
     already inside a Log when its process was held up (SIGSTOP) finishes when it wakes; only the Log's own leader epoch can stop that one.
   - Clocks of processes are compared where reports are shown: an age by a clock that is behind cannot be told from silence, and is shown as the node's own.
