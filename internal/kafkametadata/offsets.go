@@ -91,6 +91,7 @@ func offsetsOf(broker int32, g *kmsg.OffsetFetchResponseGroup) answer {
 			case isAgain(p.ErrorCode): // a broker before 3.0 says it of partitions
 				return answer{GroupOffsets: mirror.GroupOffsets{Err: &BrokerError{Broker: broker, API: api, Err: kerr.ErrorForCode(p.ErrorCode)}}, again: true}
 			case p.ErrorCode != 0:
+				a.Unread = append(a.Unread, tp)
 				refused = append(refused, &BrokerError{Broker: broker, API: api, Err: fmt.Errorf("%s-%d: %w", tp.Topic, tp.Partition, kerr.ErrorForCode(p.ErrorCode))})
 			case p.Offset >= 0:
 				o := mirror.GroupOffset{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch}
@@ -102,6 +103,7 @@ func offsetsOf(broker int32, g *kmsg.OffsetFetchResponseGroup) answer {
 		}
 	}
 	slices.SortFunc(a.Pending, byPartition)
+	slices.SortFunc(a.Unread, byPartition)
 	a.Err = refused.orNil()
 	return a
 }

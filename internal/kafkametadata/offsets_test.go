@@ -74,10 +74,11 @@ func TestRefusedPartitionLeavesTheOthers(t *testing.T) {
 	f.group("g2", 1, nil).code = kerr.GroupAuthorizationFailed.Code
 	f.group("g3", 1, at("t", 1))
 	got, err := New(f, time.Second).GroupOffsets(t.Context(), named("g1", "g2", "g3"))
-	if o := got["g1"]; err != nil || !errors.Is(o.Err, kerr.UnknownTopicOrPartition) || !strings.Contains(o.Err.Error(), "broker 1: OffsetFetch: t-1") || !maps.Equal(o.Offsets, at("t", 5)) {
+	if o := got["g1"]; err != nil || !errors.Is(o.Err, kerr.UnknownTopicOrPartition) || !strings.Contains(o.Err.Error(), "broker 1: OffsetFetch: t-1") || !maps.Equal(o.Offsets, at("t", 5)) ||
+		!slices.Equal(o.Unread, []mirror.TopicPartition{tp("t", 1)}) {
 		t.Errorf("%v, g1: %+v", err, o)
 	}
-	if o := got["g2"]; !errors.Is(o.Err, kerr.GroupAuthorizationFailed) {
+	if o := got["g2"]; o.Unread != nil || !errors.Is(o.Err, kerr.GroupAuthorizationFailed) {
 		t.Errorf("g2: %+v", o)
 	}
 	if o := got["g3"]; o.Err != nil || len(o.Offsets) != 1 {

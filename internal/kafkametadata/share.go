@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -56,12 +57,14 @@ func shareOffsetsOf(broker int32, g *kmsg.DescribeShareGroupOffsetsResponseGroup
 		for _, p := range t.Partitions {
 			tp := mirror.TopicPartition{Topic: t.Topic, Partition: p.Partition}
 			if err := shareError(p.ErrorCode, p.ErrorMessage); err != nil {
+				a.Unread = append(a.Unread, tp)
 				refused = append(refused, &BrokerError{Broker: broker, API: api, Err: fmt.Errorf("%s-%d: %w", tp.Topic, tp.Partition, err)})
 			} else if p.StartOffset >= 0 {
 				a.Offsets[tp] = mirror.GroupOffset{Offset: p.StartOffset, LeaderEpoch: mirror.Unknown}
 			}
 		}
 	}
+	slices.SortFunc(a.Unread, byPartition)
 	a.Err = refused.orNil()
 	return a
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,5 +131,22 @@ func TestClusterWithoutShareGroups(t *testing.T) {
 	c := New(f, time.Second)
 	if got, err := c.GroupOffsets(t.Context(), shares("s")); err == nil || errors.Is(got["s"].Err, mirror.ErrUnsupported) {
 		t.Errorf("dead: %v, %+v", err, got["s"])
+	}
+}
+
+// TestRefusedPartitionOfAShareGroup: which could not be read is said, and the others hold.
+func TestRefusedPartitionOfAShareGroup(t *testing.T) {
+	topic := kmsg.NewDescribeShareGroupOffsetsResponseGroupTopic()
+	topic.Topic = "t"
+	for p, code := range []int16{0, kerr.TopicAuthorizationFailed.Code, 0, kerr.UnknownTopicOrPartition.Code} {
+		of := kmsg.NewDescribeShareGroupOffsetsResponseGroupTopicPartition()
+		of.Partition, of.StartOffset, of.ErrorCode = int32(3-p), 5, code
+		topic.Partitions = append(topic.Partitions, of)
+	}
+	g := kmsg.NewDescribeShareGroupOffsetsResponseGroup()
+	g.Topics = append(g.Topics, topic)
+	o := shareOffsetsOf(1, &g)
+	if !slices.Equal(o.Unread, []mirror.TopicPartition{tp("t", 0), tp("t", 2)}) || !errors.Is(o.Err, kerr.TopicAuthorizationFailed) || len(o.Offsets) != 2 || o.Offsets[tp("t", 3)].Offset != 5 {
+		t.Errorf("%+v", o)
 	}
 }
