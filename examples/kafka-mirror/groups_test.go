@@ -30,7 +30,7 @@ func TestGroups(t *testing.T) {
 	t.Cleanup(func() { records.Close() })
 	if err := mirror.NewControl(records).Update(t.Context(), func(c *mirror.ControlState) error {
 		for _, p := range []mirror.Provenance{
-			{Mirror: "dr", Kind: "group", Name: "billing", Value: `{"v":1,"active":true,"at":1583028184567,"wrote":1583028124567,"topics":{"orders":{"0":[3,-1,1,1,"active"],"1":[0,-1,0,0]},"payments":{"0":[5,-1,5,5]}}}`},
+			{Mirror: "dr", Kind: "group", Name: "billing", Value: `{"v":1,"active":true,"at":1583028184567,"topics":{"orders":{"0":[3,-1,1,1,2,26383802,"active"],"1":[0,-1,0,0,2,26383802]},"payments":{"0":[5,-1,5,5,0,26383802]}}}`},
 			{Mirror: "dr", Kind: "share-group", Name: "workers", Value: `{"v":1}`},
 			{Mirror: "other", Kind: "group", Name: "of another mirror", Value: `{"v":1}`},
 		} {
