@@ -330,7 +330,8 @@ func (e WishRecorded) String() string {
 	return line("%s: wanted %s from now on: %s", e.at(), e.Want, e.Reason)
 }
 
-// SyncTrouble: one part of metadata sync (groups, topic settings, access rules) cannot be followed as a whole, or can be again (Err nil). The records are copied all the same.
+// SyncTrouble: one part of metadata sync (groups, topic settings, access rules) cannot be followed as a whole, or can be again (Err nil). The records are copied all the same. Where it comes and
+// goes its beginning and its end are told at most once each in ten minutes, and so are other words for it, if they last.
 type SyncTrouble struct {
 	EventMeta
 	Part string
@@ -352,7 +353,8 @@ func (e SyncTrouble) Level() slog.Level {
 	return slog.LevelWarn
 }
 
-// SyncSkipped: metadata sync left something alone, for a reason that is new. It is looked at again at every refresh, and not told of again while the reason stands.
+// SyncSkipped: metadata sync left something alone, for a reason that is new. It is looked at again at every refresh, and not told of again until it was not left alone for ten minutes, or another
+// reason lasts when ten minutes have gone by.
 type SyncSkipped struct {
 	EventMeta
 	Part   string

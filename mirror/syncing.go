@@ -54,6 +54,7 @@ func (s *syncing) forget() {
 	for _, p := range s.parts {
 		p.forget()
 	}
+	s.groups.forget()
 	s.rules.forget()
 }
 
