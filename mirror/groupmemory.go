@@ -43,6 +43,7 @@ type groupMemory struct {
 // partitionMemory is what is remembered of one group in one partition.
 type partitionMemory struct {
 	metadatasync.Memory
+	Here    int64     // where the destination has it, as seen or written last; Unknown: it has none
 	Episode int32     // of the partition, in which the group was looked at
 	Renewed time.Time // when the mirror last wrote it at the destination; zero: never. Kept to the minute.
 	Skipped string    // a code, why it is not where the source has it; "" if it is, or as near as the copy goes
@@ -83,14 +84,14 @@ func skippedWords(code string) string {
 
 // forgottenPartition is the memory of a partition in which the group was never looked at.
 func forgottenPartition() partitionMemory {
-	return partitionMemory{Memory: metadatasync.Forgotten(), Episode: Unknown}
+	return partitionMemory{Memory: metadatasync.Forgotten(), Here: Unknown, Episode: Unknown}
 }
 
 // status is the memory as others are shown it.
 func (g groupMemory) status() GroupStatus {
 	s := GroupStatus{Group: g.Group, Kind: g.Kind, Active: g.Active, Seen: g.Looked}
 	for tp, p := range g.Partitions {
-		s.Partitions = append(s.Partitions, GroupPartitionStatus{TopicPartition: tp, Source: p.Seen, Written: p.Wrote, Skipped: skippedWords(p.Skipped)})
+		s.Partitions = append(s.Partitions, GroupPartitionStatus{TopicPartition: tp, Source: p.Seen, Written: p.Wrote, Here: p.Here, Skipped: skippedWords(p.Skipped)})
 	}
 	slices.SortFunc(s.Partitions, func(a, b GroupPartitionStatus) int { return compareTopicPartitions(a.TopicPartition, b.TopicPartition) })
 	return s
@@ -112,7 +113,7 @@ type (
 		Episodes map[int32]int32    `json:"episodes,omitempty"`
 		Except   map[int32][]string `json:"except,omitempty"`
 	}
-	// partitionMemoryValues is [seen, epoch of seen, wrote, before, episode, renewed in minutes since 1970] in JSON, and the code behind it if there is one.
+	// partitionMemoryValues is [seen, epoch of seen, wrote, before, here, episode, renewed in minutes since 1970] in JSON, and the code behind it if there is one.
 	partitionMemoryValues partitionMemory
 	milliseconds          int64 // since 1970; 0: never
 )
@@ -142,7 +143,7 @@ func (m *milliseconds) UnmarshalJSON(b []byte) error {
 }
 
 func (p partitionMemoryValues) MarshalJSON() ([]byte, error) {
-	b := fmt.Appendf(nil, "[%d,%d,%d,%d,%d,%d", p.Seen, p.SeenEpoch, p.Wrote, p.Before, p.Episode, millisecondsOf(p.Renewed)/minute)
+	b := fmt.Appendf(nil, "[%d,%d,%d,%d,%d,%d,%d", p.Seen, p.SeenEpoch, p.Wrote, p.Before, p.Here, p.Episode, millisecondsOf(p.Renewed)/minute)
 	if p.Skipped != "" {
 		code, err := json.Marshal(p.Skipped)
 		if err != nil {
@@ -161,13 +162,13 @@ func (p *partitionMemoryValues) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &list); err != nil {
 		return err
 	}
-	const numbers = 6
+	const numbers = 7
 	if len(list) != numbers && len(list) != numbers+1 {
 		return fmt.Errorf("a partition has %d values, not %d or %d", len(list), numbers, numbers+1)
 	}
 	*p = partitionMemoryValues{}
 	var renewed int64
-	for i, into := range []any{&p.Seen, &p.SeenEpoch, &p.Wrote, &p.Before, &p.Episode, &renewed, &p.Skipped}[:len(list)] {
+	for i, into := range []any{&p.Seen, &p.SeenEpoch, &p.Wrote, &p.Before, &p.Here, &p.Episode, &renewed, &p.Skipped}[:len(list)] {
 		if bytes.Equal(list[i], []byte("null")) {
 			return errors.New("a value of a partition is null")
 		}
@@ -175,7 +176,7 @@ func (p *partitionMemoryValues) UnmarshalJSON(b []byte) error {
 			return err
 		}
 	}
-	if min(p.Seen, int64(p.SeenEpoch), p.Wrote, p.Before, int64(p.Episode)) < metadatasync.None {
+	if min(p.Seen, int64(p.SeenEpoch), p.Wrote, p.Before, p.Here, int64(p.Episode)) < metadatasync.None {
 		return fmt.Errorf("%s holds an offset or epoch below %d", b, metadatasync.None)
 	}
 	if renewed < 0 || renewed > lastMillisecond/int64(minute) {
@@ -383,13 +384,24 @@ type groupKey struct {
 	kind GroupKind
 }
 
-// GroupStatuses is how the groups of a mirror were when they were looked at last, as far as the desired state has it: by group and kind. It needs no process of the mirror. A group
+// GroupStatuses is how the groups that a mirror follows were when they were looked at last, as far as the desired state has it: by group and kind. It needs no process of the mirror. A group
 // whose record cannot be read is left out and named in the error; the others are returned beside it. Errors: *ControlRecordError, joined; errors.Is finds ErrNewerRecord.
 func GroupStatuses(s ControlState, mirror string) ([]GroupStatus, error) {
 	memories, err := groupMemories(&s, mirror)
-	var all []GroupStatus
-	for _, g := range memories {
-		all = append(all, g.status())
+	return groupStatuses(&s, mirror, memories), err
+}
+
+// groupStatuses leaves out groups that are excluded: what is remembered of them is kept for when they are included again.
+func groupStatuses(s *ControlState, mirror string, memories []groupMemory) (all []GroupStatus) {
+	entry, _ := s.Mirror(mirror)
+	filter, err := entry.Settings.GroupFilter()
+	if err != nil {
+		filter = GroupFilter{} // settings that cannot be read exclude nothing
 	}
-	return all, err
+	for _, g := range memories {
+		if filter.Matches(g.Group) {
+			all = append(all, g.status())
+		}
+	}
+	return all
 }

@@ -20,8 +20,8 @@ var lookedAt = time.Date(2026, 3, 1, 2, 3, 4, 567e6, time.UTC)
 func rememberedGroup() groupMemory {
 	return groupMemory{
 		Group: "g", Active: true, Looked: lookedAt, Partitions: map[TopicPartition]partitionMemory{
-			{"orders", 10}: {Memory: metadatasync.Memory{Seen: 0, SeenEpoch: metadatasync.None, Wrote: metadatasync.None, Before: metadatasync.None}, Episode: 3, Skipped: skippedActive},
-			{"orders", 2}:  {Memory: metadatasync.Memory{Seen: 1 << 40, SeenEpoch: 7, Wrote: 90, Before: 80}, Episode: 4, Renewed: time.Date(2026, 3, 1, 2, 2, 0, 0, time.UTC)},
+			{"orders", 10}: {Memory: metadatasync.Memory{Seen: 0, SeenEpoch: metadatasync.None, Wrote: metadatasync.None, Before: metadatasync.None}, Here: metadatasync.None, Episode: 3, Skipped: skippedActive},
+			{"orders", 2}:  {Memory: metadatasync.Memory{Seen: 1 << 40, SeenEpoch: 7, Wrote: 90, Before: 80}, Here: 90, Episode: 4, Renewed: time.Date(2026, 3, 1, 2, 2, 0, 0, time.UTC)},
 			{"a<&>b", 0}:   forgottenPartition(),
 		},
 	}
@@ -29,7 +29,7 @@ func rememberedGroup() groupMemory {
 
 // TestGroupMemoryForm: the stored form of the first version stays readable for ever, and is written like this.
 func TestGroupMemoryForm(t *testing.T) {
-	const form = `{"v":1,"active":true,"at":1772330584567,"topics":{"a<&>b":{"0":[-1,-1,-1,-1,-1,0]},"orders":{"10":[0,-1,-1,-1,3,0,"active"],"2":[1099511627776,7,90,80,4,29538842]}}}`
+	const form = `{"v":1,"active":true,"at":1772330584567,"topics":{"a<&>b":{"0":[-1,-1,-1,-1,-1,-1,0]},"orders":{"10":[0,-1,-1,-1,-1,3,0,"active"],"2":[1099511627776,7,90,80,90,4,29538842]}}}`
 	got, err := rememberedGroup().encode("m")
 	if want := (Provenance{Mirror: "m", Kind: "group", Name: "g", Value: form}); err != nil || got != want {
 		t.Errorf("%+v (%v), want\n%+v", got, err, want)
@@ -71,8 +71,8 @@ func TestGroupMemoryReturns(t *testing.T) {
 				g.Partitions = map[TopicPartition]partitionMemory{}
 			}
 			g.Partitions[TopicPartition{rapid.String().Draw(t, "topic"), rapid.Int32Min(0).Draw(t, "partition")}] = partitionMemory{
-				Memory:  metadatasync.Memory{Seen: offset.Draw(t, "seen"), SeenEpoch: rapid.Int32Min(metadatasync.None).Draw(t, "epoch"), Wrote: offset.Draw(t, "wrote"), Before: offset.Draw(t, "before")},
-				Episode: rapid.Int32Min(metadatasync.None).Draw(t, "episode"), Renewed: (milliseconds(rapid.Int64Range(0, lastMillisecond/int64(minute)).Draw(t, "renewed")) * minute).time(),
+				Memory: metadatasync.Memory{Seen: offset.Draw(t, "seen"), SeenEpoch: rapid.Int32Min(metadatasync.None).Draw(t, "epoch"), Wrote: offset.Draw(t, "wrote"), Before: offset.Draw(t, "before")},
+				Here:   offset.Draw(t, "here"), Episode: rapid.Int32Min(metadatasync.None).Draw(t, "episode"), Renewed: (milliseconds(rapid.Int64Range(0, lastMillisecond/int64(minute)).Draw(t, "renewed")) * minute).time(),
 				Skipped: rapid.SampledFrom([]string{"", skippedMoved, "\"<\u2028"}).Draw(t, "skipped"),
 			}
 		}
@@ -124,11 +124,11 @@ func TestGroupMemoryRefused(t *testing.T) {
 		{"group", `{"v":1,"at":-1}`, "no moment", false},
 		{"group", `{"v":1,"at":9223372036854775807}`, "no moment", false},
 		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3]}}}`, "has 3 values", false},
-		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,4,5,6,"a",8]}}}`, "has 8 values", false},
-		{"group", `{"v":1,"topics":{"t":{"0":[-2,2,3,4,5,6]}}}`, "below -1", false},
-		{"group", `{"v":1,"topics":{"t":{"0":[1,2,null,4,5,6]}}}`, "null", false},
-		{"group", `{"v":1,"topics":{"t":{"-1":[1,2,3,4,5,6]}}}`, "partition -1", false},
-		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,9223372036854775808,5,6]}}}`, "cannot unmarshal", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,4,5,6,7,"a",9]}}}`, "has 9 values", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[-2,2,3,4,5,6,7]}}}`, "below -1", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[1,2,null,4,5,6,7]}}}`, "null", false},
+		{"group", `{"v":1,"topics":{"t":{"-1":[1,2,3,4,5,6,7]}}}`, "partition -1", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,9223372036854775808,5,6,7]}}}`, "cannot unmarshal", false},
 		{"group-episodes", `{"v":2}`, "its version is 2", true},
 		{"group-episodes", `{"v":1,"episodes":{"-1":0}}`, "partition -1", false},
 		{"group-episodes", `{"v":1,"episodes":{"1":-1}}`, "episode -1", false},
@@ -150,7 +150,7 @@ func TestGroupMemoryFits(t *testing.T) {
 	fill := func(n int) (Provenance, error) {
 		for i := range n {
 			g.Partitions[TopicPartition{fmt.Sprintf("%s-%d", strings.Repeat("t", 40), i), math.MaxInt32}] = partitionMemory{
-				Memory: metadatasync.Memory{Seen: math.MaxInt64, SeenEpoch: math.MaxInt32, Wrote: math.MaxInt64, Before: math.MaxInt64}, Episode: math.MaxInt32, Renewed: lookedAt, Skipped: skippedNoOffset,
+				Memory: metadatasync.Memory{Seen: math.MaxInt64, SeenEpoch: math.MaxInt32, Wrote: math.MaxInt64, Before: math.MaxInt64}, Here: math.MaxInt64, Episode: math.MaxInt32, Renewed: lookedAt, Skipped: skippedNoOffset,
 			}
 		}
 		return g.encode("m")
@@ -193,9 +193,9 @@ func TestGroupStatuses(t *testing.T) {
 	want := []GroupStatus{
 		{Group: "a", Kind: ShareGroup},
 		{Group: "g", Active: true, Seen: lookedAt, Partitions: []GroupPartitionStatus{
-			{TopicPartition: TopicPartition{"a<&>b", 0}, Source: Unknown, Written: Unknown},
-			{TopicPartition: TopicPartition{"orders", 2}, Source: 1 << 40, Written: 90},
-			{TopicPartition: TopicPartition{"orders", 10}, Source: 0, Written: Unknown, Skipped: "active here"},
+			{TopicPartition: TopicPartition{"a<&>b", 0}, Source: Unknown, Written: Unknown, Here: Unknown},
+			{TopicPartition: TopicPartition{"orders", 2}, Source: 1 << 40, Written: 90, Here: 90},
+			{TopicPartition: TopicPartition{"orders", 10}, Source: 0, Written: Unknown, Here: Unknown, Skipped: "active here"},
 		}},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -226,7 +226,7 @@ func FuzzGroupMemory(f *testing.F) {
 	}
 	f.Add(p.Value)
 	f.Add(`{"v":1}`)
-	f.Add(`{"v":1,"topics":{"t":{"01":[1,2,3,4,5,6,""]},"u":{},"w":null}}`)
+	f.Add(`{"v":1,"topics":{"t":{"01":[1,2,3,4,5,6,7,""]},"u":{},"w":null}}`)
 	f.Fuzz(func(t *testing.T, value string) {
 		g, _, err := decodeGroupMemory(Provenance{Mirror: "m", Kind: "group", Name: "g", Value: value})
 		if err != nil {

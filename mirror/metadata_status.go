@@ -33,6 +33,7 @@ type GroupPartitionStatus struct {
 	TopicPartition
 	Source  int64  // its offset at the source when it was last seen, Unknown
 	Written int64  // what the mirror wrote at the destination last, Unknown: nothing, or somebody has moved it since
+	Here    int64  // where the destination has it, as seen or written last, Unknown: it has none, or was not seen
 	Skipped string // why it is not where the source has it, "" if it is, or as near as the copy goes
 }
 

@@ -132,7 +132,7 @@ func groupsPlan() FailoverPlan {
 	s.Groups = append(s.Groups, reads("in-step", 14*time.Second, at("t2", 5, 5)), reads("spans", 14*time.Minute, at("t1", 7, 7), at("t2", 5, 5), at("t3", 600, Unknown)),
 		reads("ahead-of-the-copy", 14*time.Second, at("t2", 1020, 1000)), reads("long-ago", 50*time.Hour, at("t2", 10, 10)), reads("longer-ago", 100*time.Hour, at("t2", 10, 10)),
 		GroupStatus{Group: "new", Partitions: []GroupPartitionStatus{at("t2", Unknown, Unknown)}}, reads("of-another-topic", time.Hour, at("t3", 1, 1)),
-		GroupStatus{Group: "workers", Kind: ShareGroup, Seen: planTime.Add(-14 * time.Second), Partitions: []GroupPartitionStatus{{TopicPartition{"t2", 0}, 50, 20, "moved here"}}})
+		GroupStatus{Group: "workers", Kind: ShareGroup, Seen: planTime.Add(-14 * time.Second), Partitions: []GroupPartitionStatus{{TopicPartition{"t2", 0}, 50, 20, Unknown, "moved here"}}})
 	return PlanFailover(s, FailoverOptions{Topics: []string{"t2"}, Partial: true})
 }
 
@@ -158,7 +158,7 @@ func TestPlanNamesGroupsThatNeedSomebody(t *testing.T) {
 		{"moved here", with(one, func(g *GroupStatus) { g.Partitions[0].Skipped = "moved here" }), "moved here"},
 		{"active here", with(one, func(g *GroupStatus) { g.Active = true }), "g IS ACTIVE HERE: t stops with this plan"},
 		{"never written", reads("g", time.Second, at("t", 0, Unknown)), "0, seen 1s ago  -             unknown  the mirror has written nothing here"},
-		{"a commit is under way", reads("g", time.Second, GroupPartitionStatus{TopicPartition{"t", 0}, Unknown, 40, "a transaction is committing it"}),
+		{"a commit is under way", reads("g", time.Second, GroupPartitionStatus{TopicPartition{"t", 0}, Unknown, 40, Unknown, "a transaction is committing it"}),
 			"unknown        40            unknown  a transaction is committing it"},
 		{"never looked at", with(one, func(g *GroupStatus) { g.Seen = time.Time{} }), "GROUPS: 1 never looked at\n"},
 		{"never looked at, with nothing known", GroupStatus{Group: "g", Partitions: []GroupPartitionStatus{at("t", Unknown, Unknown)}}, "never looked at, so nothing is known of their offsets: g\n"},

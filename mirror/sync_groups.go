@@ -209,8 +209,8 @@ func (g *groupSync) look(ctx context.Context) (left found, err error) {
 		}
 	}
 	var gone []Provenance
-	for key, m := range memories {
-		if !filter.Matches(key.name) || complete && !listed[key.name] && l.now.Sub(m.Looked) >= forgetAfter {
+	for key, m := range memories { // one that is excluded for a while is remembered, so that it still is the mirror's when it is included again
+		if complete && !listed[key.name] && l.now.Sub(m.Looked) >= forgetAfter {
 			gone = append(gone, Provenance{Mirror: g.m.cfg.Name, Kind: provenanceOf(key.kind), Name: key.name})
 		}
 	}
@@ -468,7 +468,7 @@ func (l *groupLook) decide(v groupView, memory groupMemory) (w groupWork, ok boo
 				leave(l.left, v.group, []TopicPartition{tp}, fmt.Sprintf("it is at %d, behind what was cut here at %d, and active", had.Offset, to.Offset))
 				continue
 			}
-			next = partitionMemory{Memory: metadatasync.Memory{Seen: metadatasync.None, SeenEpoch: metadatasync.None, Wrote: to.Offset, Before: had.Offset}, Episode: p.episode, Renewed: l.now.UTC().Truncate(time.Minute)}
+			next = partitionMemory{Memory: metadatasync.Memory{Seen: metadatasync.None, SeenEpoch: metadatasync.None, Wrote: to.Offset, Before: had.Offset}, Here: to.Offset, Episode: p.episode, Renewed: l.now.UTC().Truncate(time.Minute)}
 			w.write[tp], w.from[tp], w.prior[tp] = to, had.Offset, m
 		default:
 			look := metadatasync.Look{Copy: p.copy, Memory: m.Memory, First: first, Active: v.here.Active || stranger, Renew: l.now.Sub(m.Renewed) >= renewAfter}
@@ -526,14 +526,17 @@ func newGroupWork(group Group, active bool, looked time.Time) groupWork {
 // decided decides one partition, notes what is to be written, and returns what is to be remembered.
 func (w *groupWork) decided(tp TopicPartition, l metadatasync.Look, m partitionMemory, episode int32, now time.Time) partitionMemory {
 	d := metadatasync.Decide(l)
-	next := partitionMemory{Memory: d.Memory, Episode: episode, Renewed: m.Renewed, Skipped: skippedCode(d.Reason)}
+	next := partitionMemory{Memory: d.Memory, Here: Unknown, Episode: episode, Renewed: m.Renewed, Skipped: skippedCode(d.Reason)}
+	if l.Destination != nil {
+		next.Here = l.Destination.Offset
+	}
 	if d.Write != nil {
 		w.write[tp] = GroupOffset(*d.Write)
 		w.from[tp], w.prior[tp] = Unknown, m
 		if l.Destination != nil {
 			w.from[tp] = l.Destination.Offset
 		}
-		next.Renewed = now.UTC().Truncate(time.Minute)
+		next.Here, next.Renewed = d.Write.Offset, now.UTC().Truncate(time.Minute)
 	}
 	return next
 }
@@ -707,7 +710,7 @@ func (g *groupSync) stillThere(ctx context.Context, writer GroupWriter, work []g
 			if !ok {
 				at.Offset = Unknown
 			}
-			if at.Offset != w.from[tp] || !ok && now.Err != nil || slices.Contains(now.Pending, tp) {
+			if at.Offset != w.from[tp] || !ok && now.hides(tp) || slices.Contains(now.Pending, tp) {
 				leave(left, w.group, []TopicPartition{tp}, "it was moved here in this moment")
 				back.miss(w, tp, "")
 				delete(w.write, tp)
@@ -728,7 +731,7 @@ func (w groupWork) unwritten() groupWork {
 // miss has a partition remembered as it was before its write was decided, but for where the source had it.
 func (w *groupWork) miss(of *groupWork, tp TopicPartition, code string) {
 	was, decided := of.prior[tp], of.memory.Partitions[tp]
-	was.Seen, was.SeenEpoch, was.Episode, was.Skipped = decided.Seen, decided.SeenEpoch, decided.Episode, code
+	was.Seen, was.SeenEpoch, was.Here, was.Episode, was.Skipped = decided.Seen, decided.SeenEpoch, of.from[tp], decided.Episode, code
 	w.memory.Partitions[tp] = was
 }
 
@@ -816,7 +819,7 @@ func (g *groupSync) note(o written, left found) (missed groupWork, ok bool) {
 		left[w.group.who()] = "it is not known whether it was moved: " + o.err.Error()
 		for tp := range w.write {
 			m := w.memory.Partitions[tp]
-			m.Skipped = skippedUnknown
+			m.Here, m.Skipped = Unknown, skippedUnknown
 			missed.memory.Partitions[tp] = m
 		}
 	default:
@@ -894,10 +897,7 @@ func (g *groupSync) status() []GroupStatus {
 	g.decodeMu.Lock()
 	if g.version != state.Version {
 		memories, _ := g.cache.memories(&state, g.m.cfg.Name) // what cannot be read is in what the look left
-		g.statuses = make([]GroupStatus, 0, len(memories))
-		for _, m := range memories {
-			g.statuses = append(g.statuses, m.status())
-		}
+		g.statuses = groupStatuses(&state, g.m.cfg.Name, memories)
 		g.version = state.Version
 	}
 	all := slices.Clone(g.statuses)

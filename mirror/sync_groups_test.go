@@ -679,6 +679,12 @@ func TestSection6GroupsThatAreNotFollowedAnyMoreAreForgotten(tt *testing.T) {
 		refreshes(3)
 		expect(tt, "remembered", remembered(), []string{"console", "g"})
 		m.b.at("excluded", t(0), 10)
+		// It is still the mirror's own when it is included again: forwards and back.
+		m.a.commit("excluded", t(0), 3)
+		set(tt, m.b, "mirror.groups.exclude", "")
+		refreshes(2)
+		m.b.at("excluded", t(0), 3)
+		set(tt, m.b, "mirror.groups.exclude", "excluded")
 		m.b.at("console", t(0), 10)
 		time.Sleep(72 * time.Hour)
 		expect(tt, "remembered", remembered(), []string{"g"})
