@@ -53,15 +53,15 @@ func (y *settingSync) look(ctx context.Context) (left found, err error) {
 	if err != nil {
 		return left, err
 	}
-	topics, all := y.topics(), excluded(everySetting)
-	if len(topics) == 0 || all {
-		if err := y.forget(ctx, all); err != nil {
-			return left, err
+	topics := y.topics()
+	if len(topics) == 0 {
+		return left, nil
+	}
+	if excluded(everySetting) { // each is nobody's business any more
+		if err := y.forgetAll(ctx); err != nil {
+			return left, fmt.Errorf("forgetting topic settings: %w", err)
 		}
-		if len(topics) > 0 {
-			err = notFollowed(propertiesExcludeSetting + " excludes all of them")
-		}
-		return left, err
+		return left, notFollowed(propertiesExcludeSetting + " excludes all of them")
 	}
 	reader, writer, err := abilities[TopicConfigReader, TopicConfigWriter](ctx, y.m, "topic settings")
 	if err != nil {
@@ -178,18 +178,16 @@ func (y *settingSync) leftBehind(s *ControlState, all bool) (gone []Provenance) 
 	return gone
 }
 
-// forget takes out what leftBehind finds, where there is nothing else to write.
-func (y *settingSync) forget(ctx context.Context, all bool) error {
+// forgetAll takes out what is remembered of every topic.
+func (y *settingSync) forgetAll(ctx context.Context) error {
 	y.m.following.mu.Lock()
-	state := &y.m.following.state
-	_, deleted := state.DeletedMirror(y.m.cfg.Name)
-	none := deleted || len(y.leftBehind(state, all)) == 0
+	none := len(y.leftBehind(&y.m.following.state, true)) == 0
 	y.m.following.mu.Unlock()
 	if none {
 		return nil
 	}
 	return y.m.syncing.remember.do(ctx, func(s *ControlState) {
-		for _, p := range y.leftBehind(s, all) {
+		for _, p := range y.leftBehind(s, true) {
 			s.removeProvenance(p)
 		}
 	})
