@@ -57,10 +57,10 @@ func preflightWithoutRights(t *testing.T, kafka *kafkatest.Cluster) {
 			t.Errorf("a password was printed\n%s%s", out, complaints)
 		}
 	}
-	look(asSource, 1, "blocks  source, rights: Describe on 1 topic is not allowed", "blocks  source, rights: Read on 1 topic is not allowed", "warns   source, rights: DescribeConfigs on 1 topic is not allowed",
+	look(asSource, 1, "blocks  source, rights: Describe on 1 topic is not allowed", "blocks  source, rights: Read on 1 topic is not allowed", "blocks  source, rights: DescribeConfigs on 1 topic is not allowed",
 		"warns   source, rights: Describe on the cluster is not allowed")
 	kafka.Allow("User:viewer", []string{"bills"}, kadm.OpRead) // and so Describe
-	look(asSource, 0, "warns   source, rights: DescribeConfigs on 1 topic is not allowed", "warns   source, rights: Describe on the cluster is not allowed")
+	look(asSource, 1, "blocks  source, rights: DescribeConfigs on 1 topic is not allowed", "warns   source, rights: Describe on the cluster is not allowed")
 	kafka.CreateACLs(kadm.NewACLs().Allow("User:viewer").AllowHosts("*").Topics("__mirror_").ResourcePatternType(kadm.ACLPatternPrefixed).Operations(kadm.OpRead))
 	look(asDestination, 0, "warns   destination, rights: AlterConfigs on 1 topic is not allowed", "warns   destination, rights: Describe on the cluster is not allowed",
 		"warns   destination, rights: Alter on the cluster is not allowed")
