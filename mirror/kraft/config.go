@@ -185,11 +185,12 @@ const (
 	TopicGone                     // a mirrored topic was deleted
 	HandedOver                    // a stock broker leads a partition now, by our doing
 	TakenOver                     // this process leads a partition now that a stock broker led
+	SettingKept                   // somebody changed a setting that is held while a topic is mirrored: the topic has it after the stop
 	Trouble                       // anything else that needs a person
 )
 
 func (k EventKind) String() string {
-	return [...]string{"joined", "fenced", "unregistered", "violation", "unsafe", "shape changed", "topic gone", "handed over", "taken over", "trouble"}[k]
+	return [...]string{"joined", "fenced", "unregistered", "violation", "unsafe", "shape changed", "topic gone", "handed over", "taken over", "setting kept", "trouble"}[k]
 }
 
 // bounded is the context of one request.

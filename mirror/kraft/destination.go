@@ -471,7 +471,7 @@ func (d *Destination) follow(changes []clustermetadata.Change) {
 				d.limits.forget("")
 			}
 			if c.Resource == clustermetadata.TopicResource && (c.Key == uncleanElection || c.Key == minInSync) {
-				d.configChanged(c.Name)
+				d.holdSoon(c.Name)
 			}
 		case clustermetadata.BrokerChanged:
 			d.producers.look()
@@ -492,16 +492,6 @@ func (d *Destination) known(tp mirror.TopicPartition) *Log {
 func (d *Destination) unsafeTopic(topic string) (reason string) {
 	d.meta.look(func(im *clustermetadata.Image) { reason = unsafeConfig(im, topic) })
 	return reason
-}
-
-// configChanged tells of a setting that endangers the partitions of a topic.
-func (d *Destination) configChanged(topic string) {
-	reason := d.unsafeTopic(topic)
-	for _, l := range d.all() {
-		if l.tp.Topic == topic {
-			l.setUnsafe(reason)
-		}
-	}
 }
 
 // Close ends everything that this process does in the cluster, and waits for nobody. The registration stays: the controllers fence it when its session ends, the partitions that it

@@ -62,7 +62,9 @@ func (d *Destination) RaiseLeaderEpochs(ctx context.Context, atLeast map[mirror.
 			failed = errors.Join(failed, fmt.Errorf("kraft: %d rounds did not raise every leader epoch; it goes on with the next try", round))
 			break
 		}
+		unheld := d.holdLed(ctx)
 		if err := d.fence(ctx); err != nil {
+			err = errors.Join(err, unheld)
 			failed = errors.Join(failed, err)
 			break
 		}
@@ -134,11 +136,11 @@ const (
 // the cluster may stand in files that the metadata does not show, and change.
 func unsafeConfig(im *clustermetadata.Image, topic string) string {
 	if v, ok := im.Config(clustermetadata.TopicResource, topic, uncleanElection); !ok || v != "false" {
-		return fmt.Sprintf("unsafe: topic %s no longer says %s=false for itself (%s): a stock broker could be elected before the topic is stopped. Set it back to false; until then nothing is appended and no leader epoch is raised",
+		return fmt.Sprintf("unsafe: topic %s no longer says %s=false for itself (%s): a stock broker could be elected before the topic is stopped. This process sets it back to false; until then nothing is appended and no leader epoch is raised",
 			topic, uncleanElection, shown(v, ok))
 	}
 	if v, ok := im.Config(clustermetadata.TopicResource, topic, minInSync); !ok || v != "1" {
-		return fmt.Sprintf("unsafe: topic %s no longer says %s=1 for itself (%s): stock brokers could become eligible leaders (KIP-966) before the topic is stopped. Set it back to 1; until then nothing is appended and no leader epoch is raised",
+		return fmt.Sprintf("unsafe: topic %s no longer says %s=1 for itself (%s): stock brokers could become eligible leaders (KIP-966) before the topic is stopped. This process sets it back to 1; until then nothing is appended and no leader epoch is raised",
 			topic, minInSync, shown(v, ok))
 	}
 	return ""

@@ -394,27 +394,33 @@ func (d *Destination) putBack(ctx context.Context, topic string) error {
 	if len(d.otherTakers(m)) > 0 { // it would take away what their take-over stands on
 		return nil
 	}
-	if err := carryOut(ctx, &d.requests.configs, configChange{topic, m.Configs}); err != nil {
+	// What somebody has set meanwhile is what it is to have. What is put back is noted before: who finds it, after a crash, does not take it for somebody else's change.
+	if err := d.meta.caughtUp(ctx); err != nil {
 		return err
 	}
-	if err := d.meta.wait(ctx, "the settings of topic "+topic, func(im *clustermetadata.Image) bool {
-		for name, want := range m.Configs {
-			v, set := im.Config(clustermetadata.TopicResource, topic, name)
-			if set != (want != nil) || set && v != *want {
-				return false
-			}
+	var back map[string]*string
+	if err := d.remembered.change(ctx, topic, t.ID, func(m *memory) {
+		back = nil
+		if m.Configs != nil {
+			m.keep(d.unheld(topic))
+			m.say(m.Configs)
+			back = m.Configs
 		}
-		return true
-	}); err != nil {
+	}); err != nil || back == nil {
 		return err
 	}
-	back := m.Configs
+	if err := carryOut(ctx, &d.requests.configs, configChange{topic, back}); err != nil {
+		return err
+	}
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return err
+	}
 	return d.remembered.change(ctx, topic, t.ID, func(m *memory) {
 		if !sameSettings(m.Configs, back) { // a peer has changed what the topic is to have: it is put back the next time
 			return
 		}
 		if m.Takers = d.otherTakers(*m); len(m.Takers) == 0 { // a take-over that has begun meanwhile needs it again
-			m.Configs, m.Unconfirmed = nil, nil
+			m.Configs, m.Said, m.Unconfirmed = nil, nil, nil
 		}
 	})
 }
@@ -464,6 +470,7 @@ func (d *Destination) tidyOnce(ctx context.Context) {
 		case !ok || t.ID != m.TopicID: // deleted: nothing is left to put back
 			err = d.remembered.forget(ctx, topic, m.TopicID)
 		default:
+			d.holdSoon(topic)
 			err = errors.Join(d.addAgain(ctx, topic, t.ID, nil), d.putBack(ctx, topic))
 			if !d.settingsInUse(topic) && !d.halfTaken(topic) {
 				err = errors.Join(err, d.endTaking(ctx, topic, t.ID, 0))

@@ -125,10 +125,13 @@ func (s *scene) unsafe(topic, why string, began time.Time) {
 	s.t.Logf("unsafe (%s of %s) was told %v after the change was asked for", why, topic, time.Since(began).Round(time.Millisecond))
 }
 
-// counted counts the heartbeats that ask to be fenced.
+// counted counts the heartbeats that ask to be fenced. The process changes no settings: a right to do that was taken away.
 func counted(fences *atomic.Int32, drop *atomic.Bool) func(*kraft.Config) {
 	return func(cfg *kraft.Config) {
 		cfg.Intercept(func(_ context.Context, req kmsg.Request, send func() (kmsg.Response, error)) (kmsg.Response, error) {
+			if r, ok := req.(*kmsg.IncrementalAlterConfigsRequest); ok && !r.ValidateOnly {
+				return nil, kerr.TopicAuthorizationFailed
+			}
 			if r, ok := req.(*kmsg.BrokerHeartbeatRequest); ok {
 				if r.WantFence {
 					fences.Add(1)
@@ -164,7 +167,7 @@ func electUnclean(t *testing.T, c *kafkatest.Cluster, topic string) error {
 }
 
 // TestRealKafkaUncleanElectionEverywhere: unclean elections are on in every server.properties, and then for the whole cluster too. A fence and a crash make no stock broker the leader,
-// and everything is known again afterwards. Then somebody deletes the topic's own setting, so that the cluster's holds: that is told, nothing is appended, no fence is sent; and when the
+// and everything is known again afterwards. Then somebody deletes the topic's own setting, so that the cluster's holds, and it cannot be set back: that is told, nothing is appended, no fence is sent; and when the
 // process dies nevertheless, a stock broker leads: that is what the operator has asked for.
 func TestRealKafkaUncleanElectionEverywhere(t *testing.T) {
 	c := short(t, 1, map[string]string{unclean: "true"})
@@ -216,7 +219,7 @@ func TestRealKafkaUncleanElectionEverywhere(t *testing.T) {
 	s.closedAll()
 }
 
-// TestRealKafkaUncleanElectionOfTopic: somebody sets, or deletes, the setting of single topics while they are mirrored. It is told, and until it is put back nothing is appended to the topic
+// TestRealKafkaUncleanElectionOfTopic: somebody sets, or deletes, the setting of single topics while they are mirrored, and this process may not set it back. It is told, and until somebody does nothing is appended to the topic
 // and no fence is sent. With the setting true a crash makes a stock broker the leader: the operator has asked for it. A deleted one is as good as false when the cluster's is.
 // An election of any type that an operator asks for changes nothing while this process leads, and makes a stock broker the leader while it is fenced: that is a violation.
 func TestRealKafkaUncleanElectionOfTopic(t *testing.T) {
@@ -294,7 +297,7 @@ func TestRealKafkaUncleanElectionOfTopic(t *testing.T) {
 }
 
 // TestRealKafkaMinInSyncReplicasRaised: min.insync.replicas of a topic is raised to 2, and the cluster's to 3, while this process is the only one in sync. No stock broker becomes eligible
-// by that (KIP-966), whether this process dies or not: they are not in sync, and only who leaves the in-sync replicas can be. It is told, nothing is appended and no fence is sent; it
+// by that (KIP-966), whether this process dies or not: they are not in sync, and only who leaves the in-sync replicas can be. Where it cannot be set back that is told, nothing is appended and no fence is sent; it
 // would be dangerous in the next shrinking.
 func TestRealKafkaMinInSyncReplicasRaised(t *testing.T) {
 	c := short(t, 1, nil)

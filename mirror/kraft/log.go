@@ -32,7 +32,6 @@ type Log struct {
 	ours    bool               // its content is known and it is led here
 	opening bool               // a stock leader is what we are working for
 	shut    bool               // it is being given away: nothing is appended
-	unsafe  string             // what was told last of why nothing may be appended, "" if it may
 	gone    error              // the topic was deleted
 	outside replicareader.Ends // of a log that is not ours, or is gone
 	lost    int64              // of a log that is gone: how much of it was not replicated
@@ -132,7 +131,7 @@ func (l *Log) begin(p clustermetadata.Partition, found leaderlog.Found) error {
 	l.log.Release()
 	l.mu.Unlock()
 	// Somebody may have changed the topic's settings while this process was away.
-	l.setUnsafe(d.unsafeTopic(l.tp.Topic))
+	d.holdSoon(l.tp.Topic)
 	return nil
 }
 
@@ -278,16 +277,6 @@ func (l *Log) setOpening(is bool) {
 	l.opening = is
 }
 
-func (l *Log) setUnsafe(reason string) {
-	l.mu.Lock()
-	news := l.ours && reason != "" && reason != l.unsafe && !l.opening
-	l.unsafe = reason
-	l.mu.Unlock()
-	if news {
-		l.d.notice(Event{Kind: Unsafe, Partition: l.tp, Text: reason})
-	}
-}
-
 // mine is why this process may not change the log, nil if it may.
 func (l *Log) mine(what string) error {
 	if err := l.d.usable(); err != nil {
@@ -370,7 +359,14 @@ func (l *Log) Append(ctx context.Context, leaderEpoch int32, batches []byte) err
 	if err := l.mine("append"); err != nil {
 		return err
 	}
-	if err := l.appendable(); err != nil {
+	err := l.appendable()
+	if err != nil && l.d.unsafeTopic(l.tp.Topic) != "" && onlyMarkers(batches) { // a stop's own, which wait for no pause
+		if herr := l.d.holdAgain(ctx, l.tp.Topic); herr != nil {
+			return errors.Join(err, herr)
+		}
+		err = l.appendable()
+	}
+	if err != nil {
 		return err
 	}
 	highest, largest, at := int64(-1), 0, int64(-1)
@@ -387,6 +383,16 @@ func (l *Log) Append(ctx context.Context, leaderEpoch int32, batches []byte) err
 		return l.d.errorf(l.tp, "%w", err)
 	}
 	return known(l.log.Append(ctx, leaderEpoch, batches))
+}
+
+// onlyMarkers says whether all of these batches are markers, as those are that a stop writes.
+func onlyMarkers(batches []byte) bool {
+	for h := range batch.All(batches) {
+		if !h.Control() {
+			return false
+		}
+	}
+	return true
 }
 
 // Read returns whole batches: from memory, from a follower, or from the stock broker that leads.

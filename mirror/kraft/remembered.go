@@ -49,6 +49,8 @@ type memory struct {
 	Creator int32 `json:"creator,omitempty"`
 	// Configs are the topic's own settings from before this process set them; nil: it had none.
 	Configs map[string]*string `json:"configs,omitempty"`
+	// Said are, by setting, the values that the topic may say while Configs are taken from it or put back: from before, and of a put-back. Finding them is nobody else's change.
+	Said map[string][]*string `json:"said,omitempty"`
 	// Unconfirmed says, by partition, up to where a replica's copy may be trusted, because it has not followed a truncation yet.
 	Unconfirmed map[int32]map[int32]int64 `json:"unconfirmed,omitempty"`
 	// LeftOut are, by partition, the replicas that a hand-over left out, to be added again.

@@ -107,10 +107,15 @@ func (d *Destination) guard(ctx context.Context, topic string, id mirror.TopicID
 	if err != nil {
 		return err
 	}
-	if have.Configs == nil || !have.takenBy(d.cfg.NodeID) {
+	if says := d.unheld(topic); have.Configs == nil || !have.takenBy(d.cfg.NodeID) || len(says) > 0 {
+		var others map[string]*string
 		if err := d.remembered.change(ctx, topic, id, func(m *memory) {
+			others = nil
 			if m.Configs == nil {
 				m.Configs = before
+				m.say(before)
+			} else { // it is mirrored already, or was not put back yet
+				others = m.keep(says)
 			}
 			if !m.takenBy(d.cfg.NodeID) {
 				m.Takers = append(slices.Clone(m.Takers), d.cfg.NodeID)
@@ -118,6 +123,7 @@ func (d *Destination) guard(ctx context.Context, topic string, id mirror.TopicID
 		}); err != nil {
 			return err
 		}
+		d.tellKept(topic, others)
 	}
 	if done {
 		return nil
@@ -152,7 +158,9 @@ func (d *Destination) endTaking(ctx context.Context, topic string, id mirror.Top
 	}
 	return d.remembered.change(ctx, topic, id, func(m *memory) {
 		if d.settingsUsers(topic) <= mine {
-			m.Takers = without(m.Takers, d.cfg.NodeID)
+			if m.Takers = without(m.Takers, d.cfg.NodeID); len(m.Takers) == 0 {
+				m.Said = nil // from here on what it says else is somebody's change
+			}
 		}
 	})
 }
