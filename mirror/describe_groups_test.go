@@ -55,7 +55,7 @@ func TestDescribeSaysHowGroupsAre(t *testing.T) {
 	looked := planTime.Add(-20 * time.Minute)
 	remember(t, c, "m", followedGroups(looked)...)
 	dead := describe(t, w, c) // its process said nothing of groups: what it recorded says when it looked
-	if want := "groups: 5 followed, looked at 20m ago; 4 not in step: billing (active here), new (never looked at), reports (moved here), share group workers (a transaction is committing it)\n"; !strings.Contains(dead.String(), want) {
+	if want := "groups: 5 followed, looked at 20m ago; 4 not in step: billing (active at the destination), new (never looked at), reports (moved at the destination), share group workers (a transaction is committing it)\n"; !strings.Contains(dead.String(), want) {
 		t.Errorf("want %q in\n%s", want, dead)
 	}
 	if !dead.GroupsSeen.Equal(looked) {

@@ -94,14 +94,15 @@ the Control before it is written (decision 17), so a crash or a restart moves no
   - What the mirror wrote follows the source, also back: a rewind there is a rewind here (GroupMovedBack).
   - A group with members at the destination is never moved. The cluster itself sees to it: a member that joins at the last moment is safe, if it is still there when the commit arrives. Kafka has
     no fence for a commit: one whose answer is lost may still be carried out later, also after the log was opened.
-  - What somebody else committed at the destination stays, until the group has moved on at the source to behind that place; then it follows again. Deleting the group's offsets at the
+  - What somebody else committed at the destination stays, until the group has moved on at the source beyond that place; then it follows again. Deleting the group's offsets at the
     destination has it follow at once.
   - When mirroring begins, what the destination has is from before, and is taken over, forwards or back: the old source of a failback has offsets of records that it has no more.
   - A commit keeps its metadata, and its leader epoch if the destination has reached that; a clamped one has the copy's epoch. Offsets that stand still are written again every six hours,
     because a cluster forgets those of groups without members (offsets.retention.minutes).
-  - A stop first ends the moves of its partition and waits for those under way. Then it puts the groups that are the mirror's to where the source had them when they were seen last, not behind the
+  - A stop first ends the moves of its partition and waits for those under way. Then it puts the groups that are the mirror's to where the source had them when they were seen last, not beyond the
     last mirror offset. It does not wait longer than CallBound for that: GroupsNotSettled names what is left, which is tried again behind the stop. GroupLeft names groups that are somebody's
-    here and are elsewhere than they were at the source: after a failover of a part of the topics, a group may be active here for one topic and old in another (PlanFailover says so before).
+    at the destination and are elsewhere than they were at the source: after a failover of a part of the topics, a group may be active there for one topic and old in another (PlanFailover says so
+    before).
 
 Topic settings are those that the source sets on the topic, but for mirror.topic.properties.exclude and tiered storage. A topic is created with them in the one call, and not at all while they
 cannot be read: a compacted topic that is made with the defaults deletes what it should keep. Later they are changed one by one; what the source drops goes back to what it was here, if

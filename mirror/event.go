@@ -378,7 +378,7 @@ func (e GroupMovedBack) String() string {
 type GroupsNotSettled struct {
 	EventMeta
 	Groups []string
-	End    int64 // last mirror offset: a group behind it would miss records that are written now
+	End    int64 // last mirror offset: a group beyond it would miss records that are written now
 	Err    error
 }
 
@@ -387,7 +387,7 @@ func (e GroupsNotSettled) String() string {
 	if len(e.Groups) > 0 {
 		who = "groups " + few(e.Groups)
 	}
-	return line("%s: %s could not be put to their last place, and the stop went on: %v. It is tried again while they are idle; before their consumers start here, see that none is above %d "+
+	return line("%s: %s could not be put to their last place, and the stop went on: %v. It is tried again while they are idle; before their consumers start at the destination, see that none is above %d "+
 		"(kafka-consumer-groups.sh --describe --group …; --reset-offsets --to-offset %d --topic %s:%d moves one)", e.at(), who, e.Err, e.End, e.End, e.Topic, e.Partition)
 }
 
@@ -404,9 +404,9 @@ type GroupLeft struct {
 }
 
 func (e GroupLeft) String() string {
-	why := "somebody has moved it here"
+	why := "somebody has moved it at the destination"
 	if e.Active {
-		why = "it has members here"
+		why = "it has members at the destination"
 	}
 	return line("%s: group %s is left where it is, %s: %s; seen last at %s", e.at(), e.Group, why, few(e.Partitions), stamp(e.Seen))
 }

@@ -70,13 +70,13 @@ func skippedCode(r metadatasync.Reason) string {
 // skippedWords are what GroupPartitionStatus.Skipped says of a code.
 func skippedWords(code string) string {
 	return cmp.Or(map[string]string{
-		skippedActive:      "active here",
-		skippedMoved:       "moved here",
+		skippedActive:      "active at the destination",
+		skippedMoved:       "moved at the destination",
 		skippedNoOffset:    "no offset at the source",
 		skippedPending:     "a transaction is committing it",
 		skippedRefused:     "refused by the destination",
 		skippedUnknown:     "it is not known whether it was written",
-		skippedUnreadable:  "it could not be read here",
+		skippedUnreadable:  "it could not be read at the destination",
 		skippedNotMirrored: "the partition is not mirrored now, and was not looked at",
 		skippedUnsettled:   "the stop could not put it to its last place",
 	}[code], code)

@@ -195,7 +195,7 @@ func TestGroupStatuses(t *testing.T) {
 		{Group: "g", Active: true, Seen: lookedAt, Partitions: []GroupPartitionStatus{
 			{TopicPartition: TopicPartition{"a<&>b", 0}, Source: Unknown, Written: Unknown, Here: Unknown},
 			{TopicPartition: TopicPartition{"orders", 2}, Source: 1 << 40, Written: 90, Here: 90},
-			{TopicPartition: TopicPartition{"orders", 10}, Source: 0, Written: Unknown, Here: Unknown, Skipped: "active here"},
+			{TopicPartition: TopicPartition{"orders", 10}, Source: 0, Written: Unknown, Here: Unknown, Skipped: "active at the destination"},
 		}},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -208,7 +208,7 @@ func TestGroupStatuses(t *testing.T) {
 
 // TestSkippedWords: each reason to leave a group has a code of its own, and words; a code of another version is shown as it is.
 func TestSkippedWords(t *testing.T) {
-	for reason, want := range map[metadatasync.Reason]string{metadatasync.InStep: "", metadatasync.NoOffset: "no offset at the source", metadatasync.IsActive: "active here", metadatasync.Moved: "moved here"} {
+	for reason, want := range map[metadatasync.Reason]string{metadatasync.InStep: "", metadatasync.NoOffset: "no offset at the source", metadatasync.IsActive: "active at the destination", metadatasync.Moved: "moved at the destination"} {
 		if got := skippedWords(skippedCode(reason)); got != want {
 			t.Errorf("reason %d: %q, want %q", reason, got, want)
 		}

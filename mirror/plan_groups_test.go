@@ -45,7 +45,7 @@ func halfOver(ago time.Duration, topics ...string) Snapshot {
 	}
 	s := eastSnapshot(partitions...)
 	stoppedBefore(&s, "t1")
-	g := reads("g", ago, at("t1", 400, 400), GroupPartitionStatus{TopicPartition: TopicPartition{"t2", 0}, Source: 700, Written: 640, Skipped: "active here"})
+	g := reads("g", ago, at("t1", 400, 400), GroupPartitionStatus{TopicPartition: TopicPartition{"t2", 0}, Source: 700, Written: 640, Skipped: "active at the destination"})
 	g.Active = true
 	s.Groups = []GroupStatus{g}
 	return s
@@ -101,11 +101,11 @@ func TestF88GroupsSpanBothSidesAfterAPartialFailover(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	checkPlan(t, second, "GROUPS: 1 ACTIVE HERE; see below: g\n", "g IS ACTIVE HERE: t1 is stopped, t2 stops with this plan; a stop moves no offset",
-		"t2-0       stop  700, seen 14s ago  640           60      active here\n")
+		"t2-0       stop  700, seen 14s ago  640           60      active at the destination\n")
 
 	// Where the source has not answered since, it is not known how far g went on, and no number may look as if it were.
 	dead := PlanFailover(halfOver(time.Hour), FailoverOptions{Topics: []string{"t2"}})
-	checkPlan(t, dead, "t2-0       stop  700, seen 60m ago  640           unknown since 2026-03-14 02:12:44 UTC, 60 then  active here\n")
+	checkPlan(t, dead, "t2-0       stop  700, seen 60m ago  640           unknown since 2026-03-14 02:12:44 UTC, 60 then  active at the destination\n")
 
 	// With a third topic it goes on to span; so it does in a plan that has nothing left to do.
 	third := PlanFailover(halfOver(14*time.Second, "t3"), FailoverOptions{Topics: []string{"t2"}})
@@ -132,7 +132,7 @@ func groupsPlan() FailoverPlan {
 	s.Groups = append(s.Groups, reads("in-step", 14*time.Second, at("t2", 5, 5)), reads("spans", 14*time.Minute, at("t1", 7, 7), at("t2", 5, 5), at("t3", 600, Unknown)),
 		reads("ahead-of-the-copy", 14*time.Second, at("t2", 1020, 1000)), reads("long-ago", 50*time.Hour, at("t2", 10, 10)), reads("longer-ago", 100*time.Hour, at("t2", 10, 10)),
 		GroupStatus{Group: "new", Partitions: []GroupPartitionStatus{at("t2", Unknown, Unknown)}}, reads("of-another-topic", time.Hour, at("t3", 1, 1)),
-		GroupStatus{Group: "workers", Kind: ShareGroup, Seen: planTime.Add(-14 * time.Second), Partitions: []GroupPartitionStatus{{TopicPartition{"t2", 0}, 50, 20, Unknown, "moved here"}}})
+		GroupStatus{Group: "workers", Kind: ShareGroup, Seen: planTime.Add(-14 * time.Second), Partitions: []GroupPartitionStatus{{TopicPartition{"t2", 0}, 50, 20, Unknown, "moved at the destination"}}})
 	return PlanFailover(s, FailoverOptions{Topics: []string{"t2"}, Partial: true})
 }
 
@@ -155,8 +155,8 @@ func TestPlanNamesGroupsThatNeedSomebody(t *testing.T) {
 		{"rewound at the source", reads("g", time.Second, at("t", 400, 500)), "the stop is to move it"},
 		{"behind", reads("g", time.Second, at("t", 500, 499)), "500, seen 1s ago  499           1       the stop is to move it"},
 		{"ahead of the copy, so that it is where the copy ends", reads("g", time.Second, at("t", 1010, 1000)), ""},
-		{"moved here", with(one, func(g *GroupStatus) { g.Partitions[0].Skipped = "moved here" }), "moved here"},
-		{"active here", with(one, func(g *GroupStatus) { g.Active = true }), "g IS ACTIVE HERE: t stops with this plan"},
+		{"moved at the destination", with(one, func(g *GroupStatus) { g.Partitions[0].Skipped = "moved at the destination" }), "moved at the destination"},
+		{"active at the destination", with(one, func(g *GroupStatus) { g.Active = true }), "g IS ACTIVE HERE: t stops with this plan"},
 		{"never written", reads("g", time.Second, at("t", 0, Unknown)), "0, seen 1s ago  -             unknown  the mirror has written nothing here"},
 		{"a commit is under way", reads("g", time.Second, GroupPartitionStatus{TopicPartition{"t", 0}, Unknown, 40, Unknown, "a transaction is committing it"}),
 			"unknown        40            unknown  a transaction is committing it"},
@@ -231,7 +231,7 @@ func TestPlanAccountsForEveryGroup(t *testing.T) {
 			for _, topic := range topics {
 				if rapid.Bool().Draw(t, topic) {
 					x := at(topic, offset.Draw(t, "source"), offset.Draw(t, "written"))
-					x.Skipped = rapid.SampledFrom([]string{"", "active here", "moved here"}).Draw(t, "skipped")
+					x.Skipped = rapid.SampledFrom([]string{"", "active at the destination", "moved at the destination"}).Draw(t, "skipped")
 					g.Partitions = append(g.Partitions, x)
 				}
 			}

@@ -126,7 +126,7 @@ func TestF57GroupThatWorksAtTheDestinationIsNotMoved(tt *testing.T) {
 		m.b.at("active", t(0), 900)
 		m.b.at("joins", t(0), 400)
 		m.b.at("standalone", t(0), 900)
-		m.skipped(tt, "group active: t-0 left where it is: active here", "group joins: t-0 left where it is: active here", "group standalone: t-0 left where it is: moved here")
+		m.skipped(tt, "group active: t-0 left where it is: active at the destination", "group joins: t-0 left where it is: active at the destination", "group standalone: t-0 left where it is: moved at the destination")
 		// Told once each, however often it is looked at.
 		refreshes(10)
 		n := 0
@@ -454,7 +454,7 @@ func TestF88GroupThatIsActiveAtTheStopIsNamed(tt *testing.T) {
 		if len(left) != 1 {
 			tt.Fatalf("%v", left)
 		}
-		expectWords(tt, left[0].String(), "group g is left where it is", "it has members here", "t-0 is at 300 here and was at 700 at the source")
+		expectWords(tt, left[0].String(), "group g is left where it is", "it has members at the destination", "t-0 is at 300 here and was at 700 at the source")
 	})
 }
 

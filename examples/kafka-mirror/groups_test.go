@@ -30,7 +30,7 @@ func TestGroups(t *testing.T) {
 	t.Cleanup(func() { records.Close() })
 	if err := mirror.NewControl(records).Update(t.Context(), func(c *mirror.ControlState) error {
 		for _, p := range []mirror.Provenance{
-			{Mirror: "dr", Kind: "group", Name: "billing", Value: `{"v":1,"active":true,"at":1583028184567,"topics":{"orders":{"0":[3,-1,1,1,2,26383802,"active"],"1":[0,-1,0,0,2,26383802]},"payments":{"0":[5,-1,5,5,0,26383802]}}}`},
+			{Mirror: "dr", Kind: "group", Name: "billing", Value: `{"v":1,"active":true,"at":1583028184567,"topics":{"orders":{"0":[3,-1,1,1,1,2,26383802,"active"],"1":[0,-1,0,0,0,2,26383802]},"payments":{"0":[5,-1,5,5,5,0,26383802]}}}`},
 			{Mirror: "dr", Kind: "share-group", Name: "workers", Value: `{"v":1}`},
 			{Mirror: "other", Kind: "group", Name: "of another mirror", Value: `{"v":1}`},
 		} {
@@ -55,7 +55,7 @@ func TestGroups(t *testing.T) {
 	looked := time.Date(2020, 3, 1, 2, 3, 4, 567e6, time.UTC)
 	if len(got.Groups) != 2 || got.GroupsSeen == nil || !got.GroupsSeen.Equal(looked) || got.Groups[0].Recorded == nil || got.Groups[1].Recorded != nil || !got.Groups[0].Active || got.Groups[1].Kind != "share group" ||
 		!slices.Equal(got.Groups[0].Partitions, []followedPartition{
-			{"orders", 0, mirror.KnownNumber(3), mirror.KnownNumber(1), mirror.KnownNumber(2), "active here"}, {"orders", 1, mirror.KnownNumber(0), mirror.KnownNumber(0), mirror.KnownNumber(0), ""},
+			{"orders", 0, mirror.KnownNumber(3), mirror.KnownNumber(1), mirror.KnownNumber(2), "active at the destination"}, {"orders", 1, mirror.KnownNumber(0), mirror.KnownNumber(0), mirror.KnownNumber(0), ""},
 			{"payments", 0, mirror.KnownNumber(5), mirror.KnownNumber(5), mirror.KnownNumber(0), ""},
 		}) {
 		t.Errorf("%s", out)

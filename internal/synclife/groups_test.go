@@ -190,7 +190,7 @@ func TestF57GroupThatWorksAtTheDestinationIsNotMoved(t *testing.T) {
 	at(t, b, "f57-idle", topic, one(500))
 	for _, group := range groups {
 		if group != "f57-idle" {
-			skipped(t, r, group, topic+"-0", "active here")
+			skipped(t, r, group, topic+"-0", "active at the destination")
 		}
 	}
 	stay := func(mirror *lives.Running, want map[string]int64) {

@@ -68,7 +68,9 @@ func allAt(t *testing.T, c *kafkatest.Cluster, groups []string, topic string, of
 func nothingIsTakenForSomebodyElses(t *testing.T, r *lives.Running) {
 	t.Helper()
 	refreshes(t, r, 2)
-	if all := r.Status().Metadata.Groups.Skipped; slices.ContainsFunc(all, func(line string) bool { return strings.Contains(line, "d17") && strings.Contains(line, "moved here") }) {
+	if all := r.Status().Metadata.Groups.Skipped; slices.ContainsFunc(all, func(line string) bool {
+		return strings.Contains(line, "d17") && strings.Contains(line, "moved at the destination")
+	}) {
 		t.Errorf("%q", all)
 	}
 }

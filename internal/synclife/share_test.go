@@ -78,7 +78,7 @@ func TestShareGroupsResumeAtTheirStart(t *testing.T) {
 	worker := b.Client(kgo.ShareGroup(group), kgo.ConsumeTopics("share-local"))
 	state(t, b, group, "Stable")
 	setShare(t, a, group, topic, 45)
-	skipped(t, r, group, topic+"-0", "active here")
+	skipped(t, r, group, topic+"-0", "active at the destination")
 	refreshes(t, r, 3)
 	if got := shareAt(t, b, group, topic); got != 140 {
 		t.Errorf("the share group starts at %d, want 140", got)
