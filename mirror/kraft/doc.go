@@ -39,8 +39,9 @@
 //
 // No stock broker leads before the partition is handed over. The controllers elect from the in-sync replicas, from the eligible leader replicas (KIP-966), or uncleanly. The in-sync
 // replicas are this process alone. A stock broker becomes eligible only by leaving the in-sync replicas while fewer than min.insync.replicas are left, and that is 1. Unclean elections are
-// off for the topic itself, whatever the cluster says. What an operator forces (ElectLeaders, a changed setting) is seen within a second: Events Violation and Unsafe; nothing is
-// appended while a setting is unsafe, no leader epoch is raised, and a partition that a stock broker leads is never silently taken back.
+// off for the topic itself, whatever the cluster says. What an operator forces by ElectLeaders is seen within a second (Event Violation), and a partition that a stock broker leads is never
+// silently taken back. A setting that an operator changes is taken for what he wants the topic to have: it is remembered for the hand-over, told (Event SettingKept), and the safe value is set
+// again; settings.go says how. Nothing is appended and no leader epoch is raised before that, and where it fails an Event Unsafe says why.
 //
 // The copy survives. The stock brokers are full replicas and not additions under way: a reassignment that somebody cancels (Cruise Control does before it begins) would delete the copies
 // of the added brokers at once. There is nothing to cancel.
@@ -124,6 +125,8 @@
 //   - A topic's own unclean.leader.election.enable=false holds against true in server.properties and for the cluster, through fences, deaths and restarts. With true for the topic, the first stock replica is
 //     elected in the moment in which this process dies.
 //   - min.insync.replicas raised to 2 while this process is alone in sync makes nobody eligible: only a shrinking of the in-sync replicas under 2 or more does.
+//   - min.insync.replicas changed while this process is fenced clears the eligible leaders (KIP-966), this process among them: the partition has no leader when the process is back, until
+//     somebody asks for an unclean election, which elects the first living replica: this process. Owner says so.
 //   - ElectLeaders with type UNCLEAN does nothing while this process leads, and elects the first stock replica while it is fenced.
 //   - After UnregisterBroker and a new registration the leader comes back as RECOVERING, from the last known leader; nothing is lost.
 //   - A feature cannot be lowered under what a registered broker supports. Features that are not finalized are registered from 0, so that an operator can finalize them.

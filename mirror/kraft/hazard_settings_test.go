@@ -66,7 +66,7 @@ func TestRealKafkaHeldSettingsChanged(t *testing.T) {
 	})
 	safe := map[string]string{minISR: "1", unclean: "false"}
 	sets := map[string]map[string]string{
-		"raised": {minISR: "2"}, "deleted": {minISR: ""}, "both": {minISR: "3", unclean: "true"}, "away": {unclean: ""}, "meanwhile": {},
+		"raised": {minISR: "2"}, "deleted": {minISR: ""}, "both": {minISR: "3", unclean: "true"}, "away": {unclean: ""}, "cleared": {minISR: "2"}, "meanwhile": {},
 	}
 	held := func(topic string) {
 		t.Helper()
@@ -80,7 +80,7 @@ func TestRealKafkaHeldSettingsChanged(t *testing.T) {
 		}
 	}
 	for topic, set := range sets {
-		if topic == "away" || topic == "meanwhile" {
+		if topic == "away" || topic == "cleared" || topic == "meanwhile" {
 			continue
 		}
 		setTogether(t, c, topic, set)
@@ -94,8 +94,17 @@ func TestRealKafkaHeldSettingsChanged(t *testing.T) {
 	await(t, s.open("raised", 0))
 	s.dies()
 	setTogether(t, c, "away", sets["away"])
+	setTogether(t, c, "cleared", sets["cleared"])
 	s.returns()
 	held("away")
+	// The controllers do not know any more who may lead it: it is said what to do, and that does it.
+	if _, _, err := s.open("cleared", 0).Owner(bound(t)); err == nil || !strings.Contains(err.Error(), "--election-type unclean") {
+		t.Errorf("a partition whose eligible leaders were cleared: %v", err)
+	}
+	if err := electUnclean(t, c, "cleared"); err != nil {
+		t.Error(err)
+	}
+	held("cleared")
 	for topic, set := range sets {
 		s.w.mayLead(topic)
 		await(t, s.open(topic, 0))

@@ -32,6 +32,10 @@ func (d *Destination) whoLeads(p clustermetadata.Partition) (leading, error) {
 	case us(p.ISR) || us(p.ELR) || us(p.LastKnownELR):
 		return weReturn, d.errorf(tp, "it has no leader in this moment; this process is being let in by the controllers")
 	}
+	if target := target(p); len(p.ISR)+len(p.ELR)+len(p.LastKnownELR) == 0 && len(target) > 0 && target[0] == d.cfg.NodeID { // Kafka: ReplicationControlManager, ClearElrRecord
+		return nobodyLeads, d.errorf(tp, "it has no leader, and the controllers do not know any more who may be: min.insync.replicas was changed while this process was away (KIP-966). Its copies are there. While this process is alive, "+
+			"kafka-leader-election.sh --election-type unclean makes it the leader again: the first living replica is elected, which is this process")
+	}
 	return nobodyLeads, d.errorf(tp, "it has no leader; start the brokers %v", without(p.Replicas, d.cfg.NodeID))
 }
 
