@@ -71,6 +71,7 @@ type Admin struct {
 	// from settings exists once somebody has created it with them.
 	embedded bool
 	borrowed Source // of an embedded one whose Source was given in Go; not closed
+	runs     bool   // the verbs of a Mirror that runs in this process
 	now      func() time.Time
 }
 
@@ -94,7 +95,7 @@ func newAdmin(c *Config) *Admin {
 			Mirror: c.Name, Control: c.Control, States: c.Store, Destination: c.Destination, OpenSource: c.OpenSource, SourceClusterID: c.SourceClusterID,
 			Operator: Operator{}.complete(),
 		},
-		embedded: c.OpenSource == nil, borrowed: c.Source, now: time.Now,
+		embedded: c.OpenSource == nil, borrowed: c.Source, runs: true, now: time.Now,
 	}
 }
 
@@ -143,6 +144,7 @@ type call struct {
 	who           bool          // askDestination was here
 	wasted        time.Duration // how long questions to the destination took that it did not answer
 	born          string        // when the mirror was created, "" if that is not recorded
+	warnings      []string
 	notes         []string
 }
 
@@ -383,7 +385,7 @@ func (c *call) commit(ctx context.Context, decide func(s *ControlState, r *Resul
 	var refusal error
 	change := func(s *ControlState) error {
 		r, refusal = blank, nil // a second call begins anew
-		r.Notes = slices.Clone(c.notes)
+		r.Warnings, r.Notes = slices.Clone(c.warnings), slices.Clone(c.notes)
 		if refusal = c.decide(s, &r, decide); refusal != nil {
 			r = blank
 		}

@@ -367,6 +367,7 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 			if err := c.stopExcluded(s, r, excluded); err != nil {
 				return out, err
 			}
+			c.warnUnattended(r)
 			note, err := c.wholeSets(&whole, s, false)
 			if err != nil {
 				return out, err

@@ -99,6 +99,7 @@ func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Res
 			if err := c.stopExcluded(s, r, excluded); err != nil {
 				return out, err
 			}
+			c.warnUnattended(r)
 			if len(excluded) > 0 {
 				opens = "a start that stops excluded topics, which opens them for clients,"
 			}
@@ -271,13 +272,42 @@ func (c *call) lookForMisspelt(ctx context.Context, topics []string) error {
 	return nil
 }
 
-// noteAbsent notes topics that the source does not have. They are recorded all the same: it may get them.
+// noteAbsent warns of topics that the source does not have. They are recorded all the same: it may get them.
 func (c *call) noteAbsent(topics []string, there []SourceTopic) {
 	for i, name := range topics {
 		if !slices.Contains(topics[:i], name) && !slices.ContainsFunc(there, func(t SourceTopic) bool { return t.Name == name }) {
-			c.notes = append(c.notes, fmt.Sprintf("the source has no topic %q", name))
+			c.warnings = append(c.warnings, fmt.Sprintf("the source has no topic %s: check the name; nothing is mirrored as long as it is not there", OneLine(name)))
 		}
 	}
+}
+
+// warnUnattended warns where topics are to be opened, or were to be and are not open yet, that no process is heard of which would open them.
+func (c *call) warnUnattended(r *Result) {
+	waits := slices.ContainsFunc(r.Topics, func(t TopicResult) bool { return t.Err == nil && t.Opens && (t.Changed || t.Unfinished != "") })
+	if !waits || c.runs || c.deaf != nil {
+		return
+	}
+	var last *NodeReport
+	for i, n := range c.reports.Nodes {
+		if n.Mirror != c.cfg.Mirror {
+			continue
+		}
+		if !ahead(n.Seen, c.begun) && c.begun.Sub(n.Seen) <= n.patience() {
+			return
+		}
+		if last == nil || n.Seen.After(last.Seen) {
+			last = &c.reports.Nodes[i]
+		}
+	}
+	what := "NO PROCESS runs this mirror (none has ever reported)"
+	switch {
+	case last == nil:
+	case ahead(last.Seen, c.begun):
+		what = "WHETHER A PROCESS RUNS this mirror is not known (" + last.age(c.begun) + ")"
+	default:
+		what = "NO PROCESS runs this mirror (last word " + last.age(c.begun) + ")"
+	}
+	r.Warnings = append(r.Warnings, what+": a stop is recorded, and nothing opens until one is started")
 }
 
 // running are this mirror's topics of which ok says true, without those that are stopped.
@@ -293,7 +323,7 @@ func (c *call) stopExcluded(s *ControlState, r *Result, topics []string) error {
 		if err != nil {
 			return err
 		}
-		r.Topics = append(r.Topics, TopicResult{Topic: topic, Changed: changed})
+		r.Topics = append(r.Topics, TopicResult{Topic: topic, Changed: changed, Opens: true})
 		r.Notes = append(r.Notes, fmt.Sprintf("%s is stopped: it is excluded now", topic))
 	}
 	return nil

@@ -380,17 +380,20 @@ func TestF33StartFindsNoTopicsInAnotherCluster(t *testing.T) {
 // TestStartNotesTopicsThatTheSourceDoesNotHave: a name that is spelt wrong is recorded, because the topic may come, and whoever started it is told.
 func TestStartNotesTopicsThatTheSourceDoesNotHave(t *testing.T) {
 	for what, tc := range map[string]struct {
-		source *fakeSource
-		notes  string
+		source          *fakeSource
+		warnings, notes string
 	}{
-		"it answers": {&fakeSource{id: "there", topics: []string{"orders"}}, `the source has no topic "oders"`},
-		"it is down": {&fakeSource{id: "there", err: errDown}, "whether the source has the topics was not seen: down"},
-		"none":       {nil, ""},
+		"it answers": {&fakeSource{id: "there", topics: []string{"orders"}}, "the source has no topic oders: check the name; nothing is mirrored as long as it is not there", ""},
+		"it is down": {&fakeSource{id: "there", err: errDown}, "", "whether the source has the topics was not seen: down"},
+		"none":       {nil, "", ""},
 	} {
 		w, c := &adminWorld{}, controlWith(t)
 		r, err := w.adminOver(t, c, tc.source).Start(bg, []string{"orders", "oders"}, StartOptions{})
-		if notes := strings.Join(r.Notes, "\n"); err != nil || notes != tc.notes || nameOf(t, c, "oders") != "m" {
-			t.Errorf("%s: %q %v", what, notes, err)
+		if notes := strings.Join(r.Notes, "\n"); err != nil || notes != tc.notes || strings.Join(r.Warnings, "\n") != tc.warnings || nameOf(t, c, "oders") != "m" {
+			t.Errorf("%s: %q %q %v", what, r.Warnings, notes, err)
+		}
+		if !strings.HasPrefix(r.String(), tc.warnings) {
+			t.Errorf("%s: what has to be known first is not first:\n%s", what, r)
 		}
 	}
 }

@@ -60,7 +60,7 @@ type RecoverOptions struct {
 }
 
 // Stop wants the topics writable at the destination (KIP-1279, StopMirrorTopics; spec §1.7 and decision 4). It is accepted from every state of a member, failed and
-// unknown ones included, and looks at no state: this is the verb of a night without a source. It needs nobody but the Control; a destination is asked for topics that are in
+// unknown ones included, and depends on no state: this is the verb of a night without a source. It needs nobody but the Control; a destination is asked for topics that are in
 // no mirror, and for its cluster id where no process has reported that. A topic that is already stopped succeeds.
 // For the whole request: InvalidRequest (nothing named; the intent; part of a topic set), InvalidRegularExpression, UnknownClusterMirror (with patterns or AllTopics).
 // Per topic: UnknownTopicOrPartition (in no mirror, and the destination does not have it), UnknownClusterMirror, TopicNotInClusterMirror.
@@ -82,6 +82,7 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 	if err := c.askDestination(ctx); err != nil {
 		return c.nothing(err)
 	}
+	unopened := c.unopened(ctx)
 	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
 		var out outcome
 		if err := c.strict("a stop, which opens topics for clients,", r.Clusters); err != nil {
@@ -112,8 +113,17 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		before := s.Clone()
 		for _, topic := range names {
 			changed, err := c.stop(s, topic, missing[topic])
-			r.Topics = append(r.Topics, TopicResult{Topic: topic, Err: err, Changed: changed})
+			x := TopicResult{Topic: topic, Err: err, Changed: changed, Opens: err == nil}
+			if err == nil && !changed {
+				if _, err := c.reported(topic); err != nil {
+					x.Unfinished = "not known to be open"
+				} else if unopened[topic] {
+					x.Unfinished = "not open yet"
+				}
+			}
+			r.Topics = append(r.Topics, x)
 		}
+		c.warnUnattended(r)
 		if len(names) == 0 {
 			out.notes = append(out.notes, "no topic of this mirror is to be stopped")
 		}
@@ -122,6 +132,38 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		out.notes = append(out.notes, note...)
 		return out, err
 	})
+}
+
+// unopened are the topics that are stopped and of which a process reported a partition that is not STOPPED, and the state store does not say better. Only where there is such a report
+// the store is asked, and nothing waits for it: it is for people.
+func (c *call) unopened(ctx context.Context) map[string]bool {
+	late := map[string]bool{}
+	var partitions []PartitionReport
+	for _, p := range c.reports.Partitions {
+		if w, ok := c.known.Topic(p.Topic); ok && p.Mirror == c.cfg.Mirror && p.State != statemachine.Stopped && stopped(w.MirrorName) {
+			if t, err := c.reported(p.Topic); err == nil && t.ID == p.TopicID { // of a topic that was deleted since, the reports stay
+				partitions = append(partitions, p)
+			}
+		}
+	}
+	if len(partitions) == 0 {
+		return late
+	}
+	bounded, stop := context.WithTimeout(ctx, askBound)
+	defer stop()
+	done := map[statemachine.Key]bool{}
+	_ = c.cfg.States.Load(bounded, func(e statemachine.Entry) error { // without it the reports are what is known
+		if e.State.State == statemachine.Stopped {
+			done[e.Key] = true
+		}
+		return nil
+	})
+	for _, p := range partitions {
+		if !done[statemachine.Key{Mirror: p.Mirror, TopicID: p.TopicID, Partition: p.Partition}] {
+			late[p.Topic] = true
+		}
+	}
+	return late
 }
 
 func (c *call) stop(s *ControlState, topic string, missing error) (bool, error) {

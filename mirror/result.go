@@ -88,6 +88,8 @@ type Result struct {
 	Topics []TopicResult
 	// Plan names exactly what this call did or would do: the same request against the same desired state and the same clusters gives the same.
 	Plan string
+	// Warnings are what the operator has to know first, one sentence each: what was asked for is recorded, or would be, and may still not come about.
+	Warnings []string
 	// Notes are what the operator should know besides, one sentence each.
 	Notes []string
 }
@@ -97,26 +99,36 @@ type TopicResult struct {
 	Topic   string
 	Err     error // an *Error; nil: what was asked for is recorded
 	Changed bool  // false: it was so before, or Err
+	// Opens: what is asked for is a stop, also one because the topic is excluded now. It opens the topic for clients.
+	Opens bool
+	// Unfinished, of a topic whose stop was recorded before: what is missing yet, "" if every partition is STOPPED.
+	Unfinished string
 }
 
-// String is the result for a person: which clusters it is about, then a line for each topic, then what else there is to know.
+// String is the result for a person: the warnings and which clusters it is about, then a line for each topic, then what else there is to know.
 func (r Result) String() string {
 	var t planText
+	for _, w := range r.Warnings {
+		t.line("%s", w)
+	}
 	t.line("%s", r.Clusters)
 	done, head := "recorded", r.Verb
 	if r.DryRun {
 		done, head = "would be recorded", "dry run of "+r.Verb
-		if r.Verb == verbStop {
-			done = "would be opened for clients"
-		}
 	}
 	t.line("%s, mirror %s", head, r.Mirror)
 	for _, x := range r.Topics {
 		switch {
 		case x.Err != nil:
 			t.line("%s: REFUSED: %v", x.Topic, x.Err)
+		case x.Changed && x.Opens && r.DryRun:
+			t.line("%s: would be opened for clients", x.Topic)
+		case x.Changed && x.Opens:
+			t.line("%s: recorded, not open yet; watch Describe until STOPPED", x.Topic)
 		case x.Changed:
 			t.line("%s: %s", x.Topic, done)
+		case x.Unfinished != "":
+			t.line("%s: wanted already, %s", x.Topic, x.Unfinished)
 		default:
 			t.line("%s: is so already", x.Topic)
 		}

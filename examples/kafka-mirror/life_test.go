@@ -45,8 +45,8 @@ func TestLifeOfAMirror(t *testing.T) {
 	_, out := s.run("--stop", "--mirror", "dr", "--all-topics", "--dry-run")
 	plan := planHash.FindString(out)
 	s.run("--stop", "--mirror", "dr", "--all-topics", "--reason", "the rest", "--plan", plan)
-	s.run("--stop", "--mirror", "dr", "--all-topics", "--reason", "the rest", "--plan", plan) // once more, for whoever is not sure
 	s.await(describe, "payments-0  STOPPED", "FAILED OVER: 2 topics\n")
+	s.run("--stop", "--mirror", "dr", "--all-topics", "--reason", "the rest", "--plan", plan) // once more, for whoever is not sure
 	s.run("--delete", "--mirror", "dr", "--reason", "done", "--destination-cluster-id", standbyID, "--yes")
 	s.run("--list")
 	s.run("--history", "--mirror", "dr")

@@ -48,7 +48,7 @@ func exitStatus(err error) int {
 
 // inFlags are the library's names of what the operator has to do, and this program's.
 var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "--plan", "Intent.DestinationClusterID", "--destination-cluster-id", "(Partial)", "(--partial)",
-	"(Config.ReplicationFactor)", "in --command-config", "AlterConfig", "--alter", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows",
+	"(Config.ReplicationFactor)", "in --command-config", "AlterConfig", "--alter", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
 	"Resume goes", "--resume goes", "Start begins", "--start begins", "Stop is accepted", "--stop is accepted", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon")
 
 func oneLine(err error) string {
@@ -70,14 +70,16 @@ type resultJSON struct {
 	Clusters     mirror.Clusters
 	Topics       []topicJSON
 	Plan         string
+	Warnings     []string
 	Notes        []string
 	Error        *errorJSON `json:",omitempty"` // of the whole request
 }
 
 type topicJSON struct {
-	Topic   string
-	Changed bool
-	Error   *errorJSON `json:",omitempty"`
+	Topic          string
+	Changed, Opens bool
+	Unfinished     string     `json:",omitempty"`
+	Error          *errorJSON `json:",omitempty"`
 }
 
 type errorJSON struct{ Code, Message string }
@@ -100,7 +102,7 @@ func (p *program) showPlan(ctx context.Context, r mirror.Result) {
 	if p.json {
 		to = p.complaints
 	}
-	fmt.Fprint(to, inFlags.Replace(r.String()))
+	fmt.Fprint(to, inFlags.Replace(strings.Replace(r.String(), "\ndry run of "+r.Verb, "\nwhat will be done: "+r.Verb, 1))) // this is no dry run: only what comes first in it
 	p.showPartitions(ctx, to, r)
 }
 
@@ -139,9 +141,10 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	}
 	switch {
 	case p.json:
-		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Topics: []topicJSON{}, Plan: r.Plan, Notes: append([]string{}, r.Notes...), Error: wordsOf(whole)}
+		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Topics: []topicJSON{}, Plan: r.Plan, Warnings: append([]string{}, r.Warnings...),
+			Notes: append([]string{}, r.Notes...), Error: wordsOf(whole)}
 		for _, t := range r.Topics {
-			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, wordsOf(t.Err)})
+			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, t.Unfinished, wordsOf(t.Err)})
 		}
 		return errors.Join(err, p.asJSON(j))
 	case whole == nil:
@@ -151,11 +154,11 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 		if planned {
 			r.Notes = nil
 		}
-		text := inFlags.Replace(r.String())
+		text := r.String()
 		if planned {
-			_, text, _ = strings.Cut(text, "\n") // the clusters
+			text = strings.Replace(text, mirror.OneLine(r.Clusters.String())+"\n", "", 1)
 		}
-		fmt.Fprint(p.out, text)
+		fmt.Fprint(p.out, inFlags.Replace(text))
 	}
 	return err
 }

@@ -187,7 +187,7 @@ func TestWhatNeedsConsent(t *testing.T) {
 		if status != c.status {
 			t.Errorf("%s: exit status %d, want %d\n%s%s", c.args, status, c.status, out, complaints)
 		}
-		if shown := strings.Contains(out, "dry run of"); shown != c.shown {
+		if shown := strings.Contains(out, "what will be done: "); shown != c.shown {
 			t.Errorf("%s: shown first: %v\n%s", c.args, shown, out)
 		}
 	}
