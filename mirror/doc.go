@@ -109,7 +109,7 @@ cannot be read: a compacted topic that is made with the defaults deletes what it
 the mirror had set it and nobody has changed it since.
 
 Access rules are those that mirror.acl.include matches; * leaves out the resource CLUSTER. Missing ones are made. Removed are only rules that this mirror made, when the source has not had them
-at two looks in a row.
+at two looks in a row, and none at all while a topic of the mirror is stopped: its applications are here now. A rule that the filter does not name any more stays.
 
 # Goroutines, and what Close waits for
 

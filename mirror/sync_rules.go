@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/clustermirror/clustermirror/internal/metadatasync"
+	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // ruleSync gives the destination the access rules of the source that the mirror's filter names, and takes away only rules that it made (spec §6, decision 12, F-66).
@@ -103,7 +104,17 @@ func (y *ruleSync) look(ctx context.Context) (left found, err error) {
 		return left, fmt.Errorf("reading which access rules are the mirror's: %w", err)
 	}
 	stored := y.remembered(&state, left)
-	ours := slices.DeleteFunc(slices.Clone(stored), func(a ACL) bool { _, is := unsaved[a]; return is })
+	// A rule that the filter does not name now is not followed: it stays, and still is the mirror's if it is named again.
+	var ours, resting []ACL
+	for _, a := range stored {
+		switch _, is := unsaved[a]; {
+		case is:
+		case filter.Matches(a):
+			ours = append(ours, a)
+		default:
+			resting = append(resting, a)
+		}
+	}
 	var wanted []ACL
 	for _, a := range source {
 		switch {
@@ -114,9 +125,16 @@ func (y *ruleSync) look(ctx context.Context) (left found, err error) {
 			wanted = append(wanted, a)
 		}
 	}
-	d := metadatasync.Rules(metadatasync.RulesLook[ACL]{Source: wanted, Destination: here, Memory: ours, Missed: missed})
+	look := metadatasync.RulesLook[ACL]{Source: wanted, Destination: here, Memory: ours, Missed: missed}
+	if stopped := stoppedTopics(&state, y.m.cfg.Name); stopped > 0 { // what applications need there is not the source's to take away any more
+		look.Keep = true
+		if kept := len(beyond(ours, wanted)); kept > 0 {
+			left["rules that the source has no more"] = fmt.Sprintf("%d are kept, because %d topics of the mirror are stopped and served here", kept, stopped)
+		}
+	}
+	d := metadatasync.Rules(look)
 	y.note(life, func() { y.missed = d.Missed })
-	if err := y.remember(ctx, stored, d.Memory); err != nil {
+	if err := y.remember(ctx, stored, slices.Concat(d.Memory, resting)); err != nil {
 		return left, fmt.Errorf("remembering which access rules are to be made; none is made: %w", err)
 	}
 	y.note(life, func() { y.unsaved = nil })
@@ -132,11 +150,23 @@ func (y *ruleSync) look(ctx context.Context) (left found, err error) {
 	return left, err
 }
 
+// stoppedTopics is how many topics of a mirror are wanted stopped.
+func stoppedTopics(s *ControlState, mirror string) (n int) {
+	for _, w := range s.Topics {
+		if of, want, err := w.Wish(); err == nil && of == mirror && want == statemachine.WantStopped {
+			n++
+		}
+	}
+	return n
+}
+
 // remembered are the rules that the mirror made. A record that cannot be read is of no rule that is removed.
 func (y *ruleSync) remembered(s *ControlState, left found) (rules []ACL) {
 	for _, p := range s.provenanceOfKind(y.m.cfg.Name, ruleProvenance) {
 		a, err := aclStored(p.Name)
-		if err == nil && p.Value != "" {
+		if unread := p.unreadable(); unread != nil {
+			err = unread
+		} else if err == nil && p.Value != "" {
 			err = fmt.Errorf("it has a value: %w", ErrNewerRecord)
 		}
 		if err != nil {

@@ -366,3 +366,47 @@ func TestAShortAnswerIsNoSuccessOfTheOtherRules(tt *testing.T) {
 		expect(tt, "told", told(), 3)
 	})
 }
+
+func TestDecision12RulesStayAfterAFailoverOfAPart(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 10)
+		m.a.SetAuthorizer(true)
+		m.b.SetAuthorizer(true)
+		m.a.local("u", 1)
+		m.start("u")
+		m.untilInStep()
+		alice, bob := rule("alice", "READ", "t"), rule("bob", "READ", "u")
+		m.a.AddACL(alice, bob)
+		refreshes(2)
+		if _, err := m.Failover(tt.Context(), mirror.FailoverOptions{Topics: []string{"t"}}); err != nil {
+			tt.Fatal(err)
+		}
+		m.a.RemoveACL(alice, bob)
+		m.a.AddACL(rule("carol", "READ", "u"))
+		refreshes(5)
+		m.b.ruled(alice, bob, rule("carol", "READ", "u"))
+		expectWords(tt, strings.Join(m.Status().Metadata.ACLs.Skipped, " "), "2 are kept, because 1 topics of the mirror are stopped")
+	})
+}
+
+func TestF66ANarrowerFilterTakesNoRuleAway(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 10)
+		m.a.SetAuthorizer(true)
+		m.b.SetAuthorizer(true)
+		alice := rule("alice", "READ", "t")
+		m.a.AddACL(alice)
+		refreshes(2)
+		for _, filter := range []string{"GROUP", ""} {
+			set(tt, m.b, "mirror.acl.include", filter)
+			refreshes(5)
+			m.b.ruled(alice)
+		}
+		m.a.RemoveACL(alice)
+		refreshes(5)
+		m.b.ruled(alice)
+		set(tt, m.b, "mirror.acl.include", "*") // it still is the mirror's
+		refreshes(5)
+		m.b.ruled()
+	})
+}

@@ -6,6 +6,7 @@ type RulesLook[T comparable] struct {
 	Destination []T
 	Memory      []T // that the mirror made
 	Missed      []T // of Memory, that the source had not when it was looked at before this time: the last decision's Missed, nothing after a restart
+	Keep        bool // nothing is removed
 }
 
 // RulesDecision is what to do. Memory is to be remembered, durably, before Create and Delete are carried out; After when it is known what became of them.
@@ -42,7 +43,7 @@ func Rules[T comparable](l RulesLook[T]) (d RulesDecision[T]) {
 			d.Memory = append(d.Memory, r)
 		case !there:
 			// somebody has removed it, or this program did and could not say so
-		case before:
+		case before && !l.Keep:
 			d.Memory, d.Missed, d.Delete = append(d.Memory, r), append(d.Missed, r), append(d.Delete, r)
 		default:
 			d.Memory, d.Missed = append(d.Memory, r), append(d.Missed, r)
