@@ -91,6 +91,9 @@ func forgottenPartition() partitionMemory {
 func (g groupMemory) status() GroupStatus {
 	s := GroupStatus{Group: g.Group, Kind: g.Kind, Active: g.Active, Seen: g.Looked}
 	for tp, p := range g.Partitions {
+		if p.Skipped == skippedUnknown {
+			p.Wrote = Unknown
+		}
 		s.Partitions = append(s.Partitions, GroupPartitionStatus{TopicPartition: tp, Source: p.Seen, Written: p.Wrote, Here: p.Here, Skipped: skippedWords(p.Skipped)})
 	}
 	slices.SortFunc(s.Partitions, func(a, b GroupPartitionStatus) int { return compareTopicPartitions(a.TopicPartition, b.TopicPartition) })

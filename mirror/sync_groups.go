@@ -815,6 +815,11 @@ func (g *groupSync) note(o written, left found) (missed groupWork, ok bool) {
 		for tp := range w.write {
 			missed.miss(&w, tp, skippedActive)
 		}
+	case errors.As(o.err, new(*RefusedError)):
+		leave(left, w.group, slices.Collect(maps.Keys(w.write)), "the destination refused it: "+o.err.Error())
+		for tp := range w.write {
+			missed.miss(&w, tp, skippedRefused)
+		}
 	case o.err != nil:
 		left[w.group.who()] = "it is not known whether it was moved: " + o.err.Error()
 		for tp := range w.write {

@@ -611,3 +611,126 @@ type slowControl struct {
 	mirror.Control
 	hook func()
 }
+
+// What the old primary's group has read behind the common point is no more, and what lies there now it has not read: it goes back to where the records were cut.
+func TestSection6AFailbackPutsGroupsBackThatOnlyTheOldPrimaryHas(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		a, b := newSide(tt, memlog.Config{ClusterID: "A"}), newSide(tt, memlog.Config{ClusterID: "B"})
+		a.local("t", 1)
+		a.fill("t", 0, 100)
+		out := follow(tt, "a-b", a, b)
+		defer out.close()
+		out.start("t")
+		out.untilInStep()
+		if _, err := out.Failover(tt.Context(), mirror.FailoverOptions{}); err != nil {
+			tt.Fatal(err)
+		}
+		a.fill("t", 0, 20)
+		a.commit("x", t(0), 115)
+		a.commit("low", t(0), 60)
+		b.fill("t", 0, 50)
+		home := follow(tt, "b-a", b, a)
+		defer home.close()
+		plan, err := home.PlanFailback(tt.Context(), "t")
+		if err != nil {
+			tt.Fatal(err)
+		}
+		if _, err := home.ExecuteFailback(tt.Context(), plan); err != nil {
+			tt.Fatal(err)
+		}
+		home.untilInStep()
+		refreshes(3)
+		a.at("x", t(0), 100)
+		a.at("low", t(0), 60)
+		back := eventsOf[mirror.GroupMovedBack](home)
+		if len(back) != 1 || back[0].Group != "x" {
+			tt.Errorf("%v", back)
+		}
+	})
+}
+
+// A group that was never the mirror's and lies beyond its end is named when clients get the log.
+func TestDecision17AGroupBeyondTheEndIsNamed(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 100)
+		refreshes(2)
+		m.b.commit("odd", t(0), 5000)
+		if _, err := m.Failover(tt.Context(), mirror.FailoverOptions{}); err != nil {
+			tt.Fatal(err)
+		}
+		left := eventsOf[mirror.GroupLeft](m.running)
+		if len(left) != 1 {
+			tt.Fatalf("%v", left)
+		}
+		expectWords(tt, left[0].String(), "odd", "t-0 is at 5000", "the mirror ended at 100")
+		m.b.at("odd", t(0), 5000)
+	})
+}
+
+// While the destination does not say where a group is, where the source has it is remembered: the stop needs it.
+func TestF59WhereTheSourceHasAGroupIsKnownWithoutTheDestination(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 1000)
+		m.a.commit("g", t(0), 100)
+		refreshes(2)
+		m.b.SetDenied(mirror.Right{Operation: "Describe", Resource: "Group", Name: "g"})
+		m.a.commit("g", t(0), 900)
+		refreshes(2)
+		g := m.Status().Metadata.FollowedGroups
+		if len(g) != 1 || g[0].Partitions[0].Source != 900 || g[0].Partitions[0].Skipped == "" {
+			tt.Fatalf("%+v", g)
+		}
+		m.a.SetUnreachable(true)
+		m.b.SetDenied()
+		if _, err := m.Failover(tt.Context(), mirror.FailoverOptions{}); err != nil {
+			tt.Fatal(err)
+		}
+		m.b.at("g", t(0), 900)
+	})
+}
+
+func TestF59WhatIsRefusedIsNotShownAsWritten(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 1000)
+		m.a.commit("g", t(0), 100)
+		refreshes(2)
+		m.b.SetDenied(mirror.Right{Operation: "Read", Resource: "Group", Name: "g"})
+		m.a.commit("g", t(0), 900)
+		refreshes(3)
+		g := m.Status().Metadata.FollowedGroups
+		if len(g) != 1 || g[0].Partitions[0].Written == 900 || g[0].Partitions[0].Skipped == "" {
+			tt.Fatalf("%+v", g)
+		}
+		m.b.SetDenied()
+		refreshes(2)
+		m.b.at("g", t(0), 900)
+		if g := m.Status().Metadata.FollowedGroups[0].Partitions[0]; g.Written != 900 || g.Skipped != "" {
+			tt.Errorf("%+v", g)
+		}
+	})
+}
+
+func TestDecision17APausedPartitionsGroupsAreNotSaidToBeInStep(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 100)
+		m.a.local("u", 1)
+		m.a.fill("u", 0, 100)
+		u := mirror.TopicPartition{Topic: "u"}
+		m.start("u")
+		m.untilInStep()
+		m.a.commit("g", t(0), 10)
+		m.a.commit("g", u, 10)
+		refreshes(2)
+		if _, err := m.Admin().Pause(tt.Context(), []string{"u"}, mirror.PauseOptions{}); err != nil {
+			tt.Fatal(err)
+		}
+		m.a.commit("g", t(0), 90)
+		m.a.commit("g", u, 90)
+		refreshes(3)
+		for _, p := range m.Status().Metadata.FollowedGroups[0].Partitions {
+			if (p.Topic == "u") != (p.Skipped != "") {
+				tt.Errorf("%+v", p)
+			}
+		}
+	})
+}

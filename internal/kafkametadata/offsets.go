@@ -205,8 +205,10 @@ func (c *Client) writePart(ctx context.Context, group, api string, unsure *bool,
 			return fmt.Errorf("%w: %w", mirror.ErrGroupActive, &BrokerError{Broker: broker, API: api, Err: err})
 		case isActive(code):
 			return fmt.Errorf("the group has become active, and a part may have been written before: %w", &BrokerError{Broker: broker, API: api, Err: err})
-		default:
+		case *unsure:
 			return &BrokerError{Broker: broker, API: api, Err: err}
+		default:
+			return Refused(code.Code, &BrokerError{Broker: broker, API: api, Err: err})
 		}
 		last = &BrokerError{Broker: broker, API: api, Err: err}
 	}

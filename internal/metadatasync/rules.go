@@ -4,8 +4,8 @@ package metadatasync
 type RulesLook[T comparable] struct {
 	Source      []T // those that the mirror follows
 	Destination []T
-	Memory      []T // that the mirror made
-	Missed      []T // of Memory, that the source had not when it was looked at before this time: the last decision's Missed, nothing after a restart
+	Memory      []T  // that the mirror made
+	Missed      []T  // of Memory, that the source had not when it was looked at before this time: the last decision's Missed, nothing after a restart
 	Keep        bool // nothing is removed
 }
 
