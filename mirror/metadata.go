@@ -67,7 +67,7 @@ type GroupWriter interface {
 	GroupReader
 	// WriteGroupOffsets moves one group that has no members, or creates it. ErrGroupActive: it has members, and nothing was written; the cluster itself decides that when the write arrives, so a
 	// member that has joined by then and is still there is safe (F-57). One that came, committed and went between the caller's reading and the write is not seen: a caller reads once more right
-	// before it writes. A partition that was refused alone is in refused, with the cluster's words; the others are written (F-59). Any other error: it is not known what was written; refused,
+	// before it writes. A partition that was refused alone is in refused, with the cluster's words; the others are written (F-59). A *RefusedError: nothing was written for certain. Any other error: it is not known what was written; refused,
 	// which may come beside it, names those that were refused before it. Kafka has no fence for a commit: one whose answer is lost, or whose context has ended, may still be carried out later,
 	// also when another process has the partition or its log was opened.
 	WriteGroupOffsets(ctx context.Context, group Group, offsets map[TopicPartition]GroupOffset) (refused map[TopicPartition]error, err error)
