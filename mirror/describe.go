@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermirror/clustermirror/internal/metadatasync"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -59,9 +60,12 @@ type Description struct {
 	Groups   []GroupStatus    // that are followed, as they were recorded last, by name; of one in which nothing changes nothing new is recorded
 	// GroupsSeen is when a process looked at groups on both sides last; zero: never.
 	GroupsSeen time.Time
-	strays     map[string]int // how many partitions that the state store has in each state belong to no topic that is known here; without those that are done
-	unread     string         // which groups cannot be read, "" if none
-	deaf       bool           // reports cannot be read: nothing is known of processes, which does not say that there are none
+	strays     map[string]int               // how many partitions that the state store has in each state belong to no topic that is known here; without those that are done
+	unread     string                       // which groups cannot be read, "" if none
+	looked     map[TopicPartition]time.Time // when the process that mirrors a partition looked at groups last
+	opened     map[TopicPartition]bool      // partitions that are STOPPED: their groups are not followed any more
+	copies     map[TopicPartition]metadatasync.Copy
+	deaf       bool // reports cannot be read: nothing is known of processes, which does not say that there are none
 }
 
 // DescribedNode is one process that runs, or ran, the mirror.
@@ -95,6 +99,7 @@ type DescribedPartition struct {
 	LostFrom       int64  // the last range lost at the source before it was copied; both 0: none
 	LostTo         int64
 	Owner          string // of the report
+	start          int64  // of the copy, as reported
 }
 
 // Lag is how many offsets the copy was behind. AtLeast: more by now, nobody measures it.
@@ -238,7 +243,7 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 		if i >= 0 {
 			r := &reports.Partitions[i]
 			x.State, x.Reason, x.RetryAttempt = r.State.String(), r.Reason, r.RetryAttempt
-			x.DestinationEnd, x.Reported, x.Owner, x.LostFrom, x.LostTo = KnownNumber(r.DestinationEnd), r.At, r.Owner, r.LostFrom, r.LostTo
+			x.DestinationEnd, x.Reported, x.Owner, x.LostFrom, x.LostTo, x.start = KnownNumber(r.DestinationEnd), r.At, r.Owner, r.LostFrom, r.LostTo, r.DestinationStart
 			if !r.SourceSeen.IsZero() {
 				x.SourceEnd, x.SourceSeen = KnownNumber(r.SourceEnd), r.SourceSeen
 			}
@@ -569,7 +574,7 @@ func (d *Description) rows(topic DescribedTopic) (rows [][]string) {
 }
 
 // Partitions is the part of String about the partitions of these topics, for whoever is about to stop them: LAG is what the copy lacks if nothing more is copied. A topic of which
-// no partition is known is said to be one.
+// no partition is known is said to be one. What CautionOf says of the topics stands below.
 func (d Description) Partitions(topics ...string) string {
 	var t planText
 	var rows [][]string
@@ -588,6 +593,12 @@ func (d Description) Partitions(topics ...string) string {
 	}
 	if len(unseen) > 0 {
 		t.line("no partition is known of %s", few(unseen))
+	}
+	if notes := cautionNotes(topics); len(notes) > 0 {
+		t.line("")
+		for _, note := range notes {
+			t.line("%s", note)
+		}
 	}
 	return t.String()
 }

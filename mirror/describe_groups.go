@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/metadatasync"
+	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // fillGroups takes in what the desired state and the reports have of groups.
@@ -24,22 +29,58 @@ func (d *Description) fillGroups(s *ControlState, reports *Reports) {
 			d.GroupsSeen = g.Seen
 		}
 	}
+	looked := map[string]time.Time{}
+	for _, n := range reports.Nodes {
+		if n.Mirror == d.Mirror && !ahead(n.GroupsSeen, d.Taken) {
+			looked[n.Owner] = n.GroupsSeen
+		}
+	}
+	d.looked, d.opened, d.copies = map[TopicPartition]time.Time{}, map[TopicPartition]bool{}, map[TopicPartition]metadatasync.Copy{}
+	for _, t := range d.Topics {
+		for _, p := range t.Partitions {
+			tp := TopicPartition{t.Topic, p.Partition}
+			c := metadatasync.Copy{Start: p.start, Replicated: math.MaxInt64} // how far it goes is not known
+			if end, known := p.DestinationEnd.Value(); known {
+				c.Replicated = end
+			}
+			if end, known := p.LMO.Value(); known && p.State == statemachine.Stopped.String() {
+				c.Replicated = end // beyond it are records of the destination's own
+			}
+			d.copies[tp] = c
+			switch {
+			case p.State == statemachine.Stopped.String():
+				d.opened[tp] = true
+			case p.State == statemachine.Mirroring.String(): // of others nothing is looked at
+				d.looked[tp] = looked[p.Owner]
+			}
+		}
+	}
 }
 
-// outOfStep says why a group is not where the source has it; "" if it is. A partition without an offset at the source has nothing to follow.
-func (g *GroupStatus) outOfStep() string {
+// outOfStep says why a group is not where the source has it, or for what is stopped, was not put there; "" if it is, or was.
+func (d *Description) outOfStep(g *GroupStatus) string {
 	switch {
-	case g.Active:
-		return skippedWords(skippedActive)
 	case g.Seen.IsZero():
-		return "never looked at"
+		return neverLooked
+	case g.Active && !d.left(g):
+		return skippedWords(skippedActive)
 	}
-	for _, p := range g.Partitions {
-		if p.Skipped != "" && p.Skipped != skippedWords(skippedNoOffset) {
-			return p.Skipped
+	for i := range g.Partitions {
+		if why := g.Partitions[i].outOfStep(); why != "" {
+			return why
 		}
 	}
 	return ""
+}
+
+// left says that every partition of the group is stopped, so that it is not followed any more.
+func (d *Description) left(g *GroupStatus) bool {
+	for _, p := range g.Partitions {
+		if !d.opened[p.TopicPartition] {
+			return false
+		}
+	}
+	return len(g.Partitions) > 0
 }
 
 // groupName is a group for a person. kind is GroupKind's text.
@@ -53,15 +94,27 @@ func groupName(group, kind string) string {
 // groupsLine says in one line how the groups are.
 func (d *Description) groupsLine() string {
 	var out []string
+	followed, until := 0, 0
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		if why := g.outOfStep(); why != "" {
+		if d.left(g) {
+			until++
+		} else {
+			followed++
+		}
+		if why := d.outOfStep(g); why != "" {
 			out = append(out, fmt.Sprintf("%s (%s)", groupName(g.Group, g.Kind.String()), why))
 		}
 	}
-	line := fmt.Sprintf("groups: %d followed, ", len(d.Groups))
+	line := fmt.Sprintf("groups: %d followed, ", followed)
+	switch {
+	case until > 0 && followed == 0:
+		line = fmt.Sprintf("groups: %d followed until the stop, ", until)
+	case until > 0:
+		line += fmt.Sprintf("%d followed until the stop, ", until)
+	}
 	if d.GroupsSeen.IsZero() {
-		line += "never looked at"
+		line += d.unlooked()
 	} else {
 		line += "looked at " + age(d.Taken.Sub(d.GroupsSeen))
 	}
@@ -71,20 +124,28 @@ func (d *Description) groupsLine() string {
 	return line
 }
 
-// Behind is how many offsets a group reads again if it goes on at the destination from what was written there: Source − Written, never below 0. It is unknown if one of them is.
-func (p GroupPartitionStatus) Behind() Number {
-	if p.Source < 0 || p.Written < 0 {
-		return Number{}
+// unlooked says what to expect where no process has looked at groups.
+func (d *Description) unlooked() string {
+	interval := (&NodeReport{}).interval()
+	for _, n := range d.Nodes {
+		if n.Silent || n.ClockAhead {
+			continue
+		}
+		if interval = n.interval(); d.Taken.Sub(n.Opened) > 2*interval {
+			return fmt.Sprintf("%s, though %s runs since %s: its events say what hinders it", neverLooked, n.Owner, stamp(n.Opened))
+		}
 	}
-	return KnownNumber(max(0, p.Source-p.Written))
+	return fmt.Sprintf("%s: the first look is made within %s of the start of a process", neverLooked, interval)
 }
 
-// GroupTable shows the groups for a person: a line for each partition, and how far the group is there.
+// GroupTable shows the groups for a person: a line for each partition with the group's place on both sides, and what to do about a group that is not moved.
 func (d Description) GroupTable() string {
 	var t planText
 	t.line("%s", d.groupsLine())
 	var rows [][]string
-	for _, g := range d.Groups {
+	var advice []string
+	for i := range d.Groups {
+		g := &d.Groups[i]
 		recorded := "never"
 		if !g.Seen.IsZero() {
 			recorded = age(d.Taken.Sub(g.Seen))
@@ -94,18 +155,36 @@ func (d Description) GroupTable() string {
 		}
 		name := groupName(g.Group, g.Kind.String())
 		if len(g.Partitions) == 0 {
-			rows = append(rows, []string{name, "-", "unknown", "-", "unknown", recorded, ""})
+			rows = append(rows, []string{name, "-", "unknown", "-", "-", "unknown", recorded, ""})
 		}
 		for _, p := range g.Partitions {
-			rows = append(rows, []string{name, fmt.Sprintf("%s-%d", p.Topic, p.Partition), KnownNumber(p.Source).String(), dash(KnownNumber(p.Written)), p.Behind().String(), recorded, p.Skipped})
+			why := p.Skipped
+			switch {
+			case g.Seen.IsZero() || why != "":
+			case p.outOfStep() != "":
+				why = p.outOfStep()
+			case p.Source != p.Here:
+				why = asNear
+			}
+			if d.opened[p.TopicPartition] {
+				why = strings.TrimSuffix("followed until the stop; "+why, "; ")
+			}
+			rows = append(rows, []string{name, fmt.Sprintf("%s-%d", p.Topic, p.Partition), KnownNumber(p.Source).String(), dash(KnownNumber(p.Here)), dash(KnownNumber(p.Written)),
+				inOffsets(p.Behind(), p.Skips()), recorded, why})
 		}
+		advice = append(advice, d.advice(g)...)
 	}
 	if len(rows) > 0 {
 		t.line("")
-		t.table([]string{"GROUP", "PARTITION", "AT THE SOURCE", "WRITTEN HERE", "BEHIND", "RECORDED", "WHY"}, rows)
+		t.table([]string{"GROUP", "PARTITION", "AT THE SOURCE", "AT DESTINATION", "WRITTEN", "DIFFERENCE", "RECORDED", "WHY"}, rows)
 		t.line("")
-		t.line("AT THE SOURCE: where the group was when that was recorded; it is recorded again when something of it changes. WRITTEN HERE: what the mirror wrote last, - if")
-		t.line("nothing, or if it was moved here since; what the group has committed here by itself is not shown. BEHIND: offsets that it reads again if it goes on here from what was written.")
+		t.line("AT THE SOURCE: where the group was when that was recorded; it is recorded again when something of it changes. AT DESTINATION: where it was there then, or was written; - if nowhere, or if")
+		t.line("that is not known. WRITTEN: what the mirror wrote there last, - if nothing, or if somebody has moved it since. DIFFERENCE: if it goes on where the destination has it, it READS AGAIN offsets")
+		t.line("that it has read at the source, or SKIPS offsets that it has not read there, unless it has read them at the destination; none also where it is as near as the copy goes.")
+	}
+	if len(advice) > 0 {
+		t.line("")
+		t.bounded(advice, mostAdvice, " lines of this kind, for other groups that are not moved")
 	}
 	if d.unread != "" {
 		t.line("")
@@ -114,11 +193,31 @@ func (d Description) GroupTable() string {
 	return t.String()
 }
 
+// advice is what to do about a group that is not moved.
+func (d *Description) advice(g *GroupStatus) []string {
+	a := groupAdvice{group: g.Group, kind: g.Kind.String()}
+	for _, p := range g.Partitions {
+		stopped := d.opened[p.TopicPartition]
+		a.active = a.active || p.Skipped == skippedWords(skippedActive) && !stopped
+		if !p.others() || p.Source < 0 || p.Here == p.Source {
+			continue
+		}
+		switch {
+		case stopped:
+			a.reset = append(a.reset, groupReset{p.TopicPartition, p.lastPlaceOf(d.copies[p.TopicPartition])})
+		case p.Here >= 0 && p.Written < 0:
+			a.own = append(a.own, p.TopicPartition)
+		}
+	}
+	a.active = a.active || g.Active && !d.left(g)
+	return a.lines()
+}
+
 // GroupsOf is what a person has to know of groups before these topics are stopped, as FailoverPlan has it: those that would be on both sides, are active at the destination, or were not in step
-// when they were recorded last. "": no group reads the topics.
+// when they were recorded last, and where each group goes on. "": no group reads the topics.
 func (d Description) GroupsOf(topics ...string) string {
 	s := Snapshot{Groups: d.Groups}
-	p := FailoverPlan{Taken: d.Taken}
+	p := FailoverPlan{Taken: d.Taken, looked: d.looked}
 	for _, t := range d.Topics {
 		s.Topics = append(s.Topics, TopicSnapshot{Topic: t.Topic, MirrorName: t.MirrorName})
 		if slices.Contains(topics, t.Topic) {
@@ -127,6 +226,10 @@ func (d Description) GroupsOf(topics ...string) string {
 				outcome = OutcomeDone
 			}
 			p.Topics = append(p.Topics, PlanTopic{Topic: t.Topic, Outcome: outcome})
+		}
+		for _, x := range t.Partitions {
+			c := d.copies[TopicPartition{t.Topic, x.Partition}]
+			s.Partitions = append(s.Partitions, PartitionStatus{Topic: t.Topic, Partition: x.Partition, Start: c.Start, Replicated: c.Replicated})
 		}
 	}
 	p.addGroups(&s, math.MaxInt64) // of a group in which nothing changes nothing new is recorded, so none is old

@@ -24,7 +24,7 @@ func remember(t *testing.T, c Control, mirror string, groups ...groupMemory) {
 
 func memoryOf(seen, wrote int64, skipped string) partitionMemory {
 	m := forgottenPartition()
-	m.Seen, m.Wrote, m.Skipped = seen, wrote, skipped
+	m.Seen, m.Wrote, m.Here, m.Skipped = seen, wrote, wrote, skipped
 	return m
 }
 
@@ -33,11 +33,13 @@ func followedGroups(looked time.Time) []groupMemory {
 	at := func(p partitionMemory) map[TopicPartition]partitionMemory {
 		return map[TopicPartition]partitionMemory{{"orders", 0}: p, {"orders", 1}: memoryOf(metadatasync.None, metadatasync.None, skippedNoOffset)}
 	}
+	moved := memoryOf(500, metadatasync.None, skippedMoved)
+	moved.Here = 600
 	return []groupMemory{
 		{Group: "billing", Looked: looked, Partitions: at(memoryOf(700, 640, skippedActive)), Active: true},
 		{Group: "idle", Looked: looked.Add(-50 * time.Hour), Partitions: at(memoryOf(0, 0, ""))},
 		{Group: "new"},
-		{Group: "reports", Looked: looked, Partitions: at(memoryOf(500, 600, skippedMoved))},
+		{Group: "reports", Looked: looked, Partitions: at(moved)},
 		{Group: "workers", Kind: ShareGroup, Looked: looked, Partitions: at(memoryOf(90, 80, skippedPending))},
 	}
 }
@@ -48,7 +50,7 @@ func TestDescribeSaysHowGroupsAre(t *testing.T) {
 	if d := describe(t, w, c); len(d.Groups) != 0 || strings.Contains(d.String(), "groups:") {
 		t.Errorf("%+v", d.Groups)
 	}
-	if text := describe(t, w, c).GroupTable(); text != "groups: 0 followed, never looked at\n" {
+	if text := describe(t, w, c).GroupTable(); text != "groups: 0 followed, never looked at: the first look is made within 30s of the start of a process\n" {
 		t.Error(text)
 	}
 
@@ -104,7 +106,8 @@ func TestDescribeSaysWhichGroupsAStopTearsApart(t *testing.T) {
 	d := describe(t, w, c)
 	text := d.GroupsOf("orders")
 	for _, want := range []string{"GROUPS: 1 ON BOTH SIDES, 2 in step; see below: g\n", "g SPANS BOTH SIDES: orders stops with this plan, clicks stays in the mirror\n",
-		"clicks-0   stays  700, seen 2d ago  700           unknown since 2026-03-12 01:12:44 UTC, 0 then\n"} {
+		"clicks-0   stays  700, recorded 2d ago  700             700      unknown since 2026-03-12 01:12:44 UTC, none then\n",
+		"g orders-0 goes on at 700 (as at the source, recorded 2d ago)\n", "quiet orders-0 goes on at 700 (as at the source, recorded 2d ago)\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

@@ -42,6 +42,6 @@ func TestGroupsAreShownWithoutTheirProcess(t *testing.T) {
 			t.Errorf("looked at %s, ended %s", d.GroupsSeen, ended)
 		}
 		expectWords(t, d.String(), "groups: 1 followed, looked at ")
-		expectWords(t, d.GroupTable(), "g      t-0        700            700           0       ")
+		expectWords(t, d.GroupTable(), "g      t-0        700            700             700      none        ")
 	})
 }

@@ -37,6 +37,9 @@ type GroupPartitionStatus struct {
 	Skipped string // why it is not where the source has it, "" if it is, or as near as the copy goes
 }
 
+// notLookedYet is why a part is not done in a young process.
+const notLookedYet = "no look has come to its end in this process yet"
+
 // hindered is why this part is not done now, in one line; "" if it is.
 func (s *SyncStatus) hindered() string {
 	switch {
@@ -45,7 +48,7 @@ func (s *SyncStatus) hindered() string {
 	case s.Err != nil:
 		return OneLine(s.Err.Error())
 	case s.At.IsZero():
-		return "no look has come to its end in this process yet"
+		return notLookedYet
 	}
 	return ""
 }

@@ -37,6 +37,7 @@ type Mirror struct {
 	loading   loading
 	desk      desk
 	syncing   *syncing
+	looks     firstLooks
 	link      *link
 	asks      semaphore
 	kick      chan struct{} // capacity 1: reconcile now
@@ -97,7 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.loading = loading{m: m, turn: make(semaphore, 1)}
 	m.lease = lease{m: m, asking: make(semaphore, 1), asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
-	m.syncing = newSyncing(m)
+	m.syncing, m.looks.m = newSyncing(m), m
 	m.link = newLink(m)
 	openCtx, stop := context.WithTimeout(ctx, cfg.CallBound)
 	defer stop()
@@ -933,7 +934,9 @@ func (m *Mirror) Status() Status {
 	slices.SortFunc(pairs, func(a, b pair) int { return strings.Compare(a.t.Topic, b.t.Topic) })
 	for _, p := range pairs {
 		for _, r := range p.rs {
-			p.t.Partitions = append(p.t.Partitions, r.status(now))
+			x := r.status(now)
+			x.GroupsUnlooked = s.Metadata.Groups.Off == "" && x.State != statemachine.Stopped && !m.looks.over(r.tp, x.Episode)
+			p.t.Partitions = append(p.t.Partitions, x)
 		}
 		s.Topics = append(s.Topics, p.t)
 	}

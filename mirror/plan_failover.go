@@ -39,7 +39,12 @@ type FailoverPlan struct {
 	Groups               []PlanGroup         `json:"groups,omitempty"`       // of which a person has to know, by name
 	GroupsInStep         int                 `json:"groupsInStep,omitempty"` // other groups with offsets in topics that will be stopped
 	GroupsError          string              `json:"groupsError,omitempty"`  // Snapshot.GroupsError
-	Reason               string              `json:"reason,omitempty"`       // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
+	GroupPlaces          []PlanGroupPlace    `json:"groupPlaces,omitempty"`  // where groups go on after the stop, by group, topic and partition
+	// GroupsUnlooked are partitions (TOPIC-NUMBER) that will be stopped, and whose groups were not looked at since their mirroring began: what the source has of them is not known.
+	GroupsUnlooked []string `json:"groupsUnlooked,omitempty"`
+	Reason         string   `json:"reason,omitempty"` // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
+
+	looked map[TopicPartition]time.Time // of a description: when the process that has a partition looked at groups last; nil in a plan
 }
 
 // PlanTopic is what a plan intends for one topic.

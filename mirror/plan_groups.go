@@ -11,7 +11,7 @@ import (
 	"github.com/clustermirror/clustermirror/internal/metadatasync"
 )
 
-// PlanGroup is one group of which a person has to know before topics of it are stopped: it spans both sides, is active at the destination, is behind there, or was not looked at lately.
+// PlanGroup is one group of which a person has to know before topics of it are stopped: it spans both sides, is active at the destination, is not in step there, or was not looked at lately.
 type PlanGroup struct {
 	Group  string    `json:"group"`
 	Kind   string    `json:"kind"`          // "group" or "share group"
@@ -22,6 +22,8 @@ type PlanGroup struct {
 	Stopped []string `json:"stopped"`
 	Stops   []string `json:"stops"`
 	Stays   []string `json:"stays"`
+	// Internal are those of them that a Kafka Streams application of this name makes for itself: what is in them belongs to what the group has read.
+	Internal []string `json:"internal,omitempty"`
 	// Partitions are those of Stops, and of Stays if it spans, by topic and partition.
 	Partitions []PlanGroupPartition `json:"partitions"`
 }
@@ -31,10 +33,29 @@ type PlanGroupPartition struct {
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
 	Source    Number    `json:"source"`        // its offset at the source when it was looked at last
+	Here      Number    `json:"destination"`   // where the destination has it, as seen or written last; unknown: it has none, or it was not seen
 	Written   Number    `json:"written"`       // what the mirror wrote at the destination last; unknown: nothing, or somebody has moved it since
-	Behind    Number    `json:"behind"`        // Source − Written, never below 0; unknown if one of them is
+	Behind    Number    `json:"behind"`        // offsets that it reads again if it goes on at Here (GroupPartitionStatus.Behind)
+	Skips     Number    `json:"skips"`         // offsets that it does not read if it goes on at Here, and that it has not read at the source
 	Seen      time.Time `json:"seen,omitzero"` // when Source was so; zero, and absent in JSON: never
 	Reason    string    `json:"reason"`        // why it is not where the source has it
+}
+
+// PlanGroupPlace is where a group goes on in one partition, at the destination, after the stop.
+type PlanGroupPlace struct {
+	Group     string    `json:"group"`
+	Kind      string    `json:"kind"` // "group" or "share group"
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	At        Number    `json:"at"`            // unknown: nobody knows, or it has no offset there
+	Place     Number    `json:"place"`         // where the mirror would have it; At of one that does not stay
+	Stays     bool      `json:"stays"`         // the stop does not move it: At is where the destination has it
+	Source    Number    `json:"source"`        // where the source had it
+	Seen      time.Time `json:"seen,omitzero"` // when that was; zero, and absent in JSON: never
+	Written   Number    `json:"written"`       // what the mirror wrote at the destination last; unknown: nothing, or somebody has moved it since
+	Behind    Number    `json:"behind"`        // of one that stays: offsets that it reads again
+	Skips     Number    `json:"skips"`         // of one that stays: offsets that it has not read at the source, and does not read
+	Reason    string    `json:"reason"`        // why it is not in step now
 }
 
 // side is where a topic is when a plan has been carried out.
@@ -80,10 +101,16 @@ func (p *FailoverPlan) addGroups(s *Snapshot, fresh time.Duration) {
 	}
 	copies := map[TopicPartition]metadatasync.Copy{}
 	for _, x := range s.Partitions {
-		copies[TopicPartition{x.Topic, x.Partition}] = metadatasync.Copy{Start: x.Start, Replicated: x.Replicated}
+		copies[TopicPartition{x.Topic, x.Partition}] = metadatasync.Copy{Start: x.Start, Replicated: x.Replicated, End: x.End}
+		if x.GroupsUnlooked && sides[x.Topic] == willStop {
+			p.GroupsUnlooked = append(p.GroupsUnlooked, fmt.Sprintf("%s-%d", x.Topic, x.Partition))
+		}
 	}
+	slices.Sort(p.GroupsUnlooked)
+	internal := streamsTopics(sides, s.Groups)
 	for _, status := range s.Groups {
-		g := planGroup(&status, sides, copies)
+		g := planGroup(&status, sides, internal[status.Group])
+		p.GroupPlaces = append(p.GroupPlaces, places(&status, sides, copies)...)
 		again := g.Spans && slices.ContainsFunc(g.Stopped, func(topic string) bool { return asked[topic] })
 		switch {
 		case len(g.Stops) == 0 && !again:
@@ -93,10 +120,48 @@ func (p *FailoverPlan) addGroups(s *Snapshot, fresh time.Duration) {
 			p.GroupsInStep++
 		}
 	}
+	slices.SortFunc(p.GroupPlaces, func(a, b PlanGroupPlace) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
 	slices.SortFunc(p.Groups, func(a, b PlanGroup) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
 }
 
-func planGroup(status *GroupStatus, sides map[string]side, copies map[TopicPartition]metadatasync.Copy) PlanGroup {
+// places are where a group goes on in the partitions that are to be stopped: what is the mirror's is put to where the source had it, and what is others' stays.
+func places(status *GroupStatus, sides map[string]side, copies map[TopicPartition]metadatasync.Copy) (all []PlanGroupPlace) {
+	seen := storedTime(status.Seen)
+	for _, x := range status.Partitions {
+		if sides[x.Topic] != willStop || x.absent(seen) {
+			continue
+		}
+		y := PlanGroupPlace{Group: status.Group, Kind: status.Kind.String(), Topic: x.Topic, Partition: x.Partition, Source: KnownNumber(x.Source), Written: KnownNumber(x.Written),
+			Reason: x.outOfStep()}
+		if x.Source >= 0 {
+			y.Seen = seen
+		}
+		switch {
+		case seen.IsZero():
+			y.Reason = neverLooked
+		case status.Active || x.others() || x.Source < 0:
+			if status.Active && x.Skipped == "" {
+				x.Skipped = skippedWords(skippedActive)
+			}
+			y.Stays, y.At, y.Behind, y.Skips, y.Reason = true, KnownNumber(x.Here), x.Behind(), x.Skips(), x.Skipped
+		}
+		if x.Source >= 0 && !seen.IsZero() {
+			y.Place = y.Source // of a copy that nobody knows it is not known how far it goes
+			if c, known := copies[x.TopicPartition]; known {
+				y.Place = KnownNumber(x.lastPlaceOf(c))
+			}
+		}
+		if !y.Stays {
+			y.At = y.Place
+		}
+		all = append(all, y)
+	}
+	return all
+}
+
+func planGroup(status *GroupStatus, sides map[string]side, internal []string) PlanGroup {
 	g := PlanGroup{
 		Group: status.Group, Kind: status.Kind.String(), Active: status.Active, Seen: storedTime(status.Seen), Stopped: []string{}, Stops: []string{}, Stays: []string{}, Partitions: []PlanGroupPartition{},
 	}
@@ -104,6 +169,15 @@ func planGroup(status *GroupStatus, sides map[string]side, copies map[TopicParti
 	for _, x := range status.Partitions {
 		if where := sides[x.Topic]; where != notMember && !x.absent(g.Seen) {
 			topics[where][x.Topic] = true
+		}
+	}
+	for _, topic := range internal {
+		for _, of := range topics {
+			if len(of) > 0 {
+				topics[sides[topic]][topic] = true
+				g.Internal = append(g.Internal, topic)
+				break
+			}
 		}
 	}
 	for where, list := range map[side]*[]string{isStopped: &g.Stopped, willStop: &g.Stops, stays: &g.Stays} {
@@ -115,20 +189,17 @@ func planGroup(status *GroupStatus, sides map[string]side, copies map[TopicParti
 		if x.absent(g.Seen) || where != willStop && !(where == stays && g.Spans) {
 			continue
 		}
-		y := PlanGroupPartition{Topic: x.Topic, Partition: x.Partition, Source: KnownNumber(x.Source), Written: KnownNumber(x.Written), Behind: x.Behind(), Reason: x.Skipped}
+		y := PlanGroupPartition{Topic: x.Topic, Partition: x.Partition, Source: KnownNumber(x.Source), Here: KnownNumber(x.Here), Written: KnownNumber(x.Written), Behind: x.Behind(), Skips: x.Skips(),
+			Reason: x.outOfStep()}
 		if x.Source >= 0 {
 			y.Seen = g.Seen
 		}
-		c, here := copies[x.TopicPartition]
 		switch {
 		case y.Reason != "" || g.Seen.IsZero():
-		case x.Written < 0:
-			y.Reason = notWritten
-		case x.Source < 0 || x.Source == x.Written:
-		case here && x.Written == metadatasync.Place(metadatasync.Offset{Offset: x.Source}, c).Offset:
+		case x.Source < 0:
+			y.Reason = x.Skipped // there is nothing to follow
+		case x.Source != x.Here:
 			y.Reason = asNear
-		case !g.Active && where == willStop:
-			y.Reason = "the stop is to move it"
 		}
 		g.Partitions = append(g.Partitions, y)
 	}
@@ -138,8 +209,8 @@ func planGroup(status *GroupStatus, sides map[string]side, copies map[TopicParti
 	return g
 }
 
-// notWritten is the reason of a group of which the destination may have an offset, but none that is known to be the mirror's.
-const notWritten = "the mirror has written nothing here, or somebody has moved it since"
+// neverLooked is why nothing is known of a group.
+const neverLooked = "never looked at"
 
 // asNear is the reason of a group that is where it belongs in the copy: what it lacks is the copy's loss, and none of its own.
 const asNear = "as near as the copy goes"
@@ -155,14 +226,7 @@ func (g *PlanGroup) troubled() bool {
 }
 
 func (x *PlanGroupPartition) troubled() bool {
-	behind, known := x.Behind.Value()
-	switch x.Reason {
-	case asNear:
-		return false
-	case skippedWords(skippedNoOffset): // nothing is left to follow
-		return behind > 0
-	}
-	return !known || behind > 0 || x.Reason != ""
+	return x.Reason != "" && x.Reason != asNear && x.Reason != skippedWords(skippedNoOffset)
 }
 
 // groupsLookedAt is how old a look at groups is at least before it says nothing of now: a look is made at every refresh.
@@ -181,7 +245,7 @@ func (g *PlanGroup) sentence() string {
 	case g.Spans:
 		s += " SPANS BOTH SIDES"
 	case g.Active:
-		s += " IS ACTIVE HERE"
+		s += " IS ACTIVE AT THE DESTINATION"
 	}
 	var parts []string
 	for _, x := range []struct {
@@ -198,7 +262,10 @@ func (g *PlanGroup) sentence() string {
 	}
 	s += ": " + strings.Join(parts, ", ")
 	if g.Active {
-		s += "; a stop moves no offset of a group that has members here: it goes on from its own, or from what was written last"
+		s += "; a stop moves no offset of a group that has members there: it goes on from its own, or from what was written last"
+	}
+	if len(g.Internal) > 0 && g.Spans {
+		s += fmt.Sprintf("; %s is made by Kafka Streams for this application: it is of use only together with what it reads", strings.Join(g.Internal, ", "))
 	}
 	return s
 }
@@ -231,7 +298,7 @@ func (p *FailoverPlan) groupsLine() string {
 	for _, x := range []struct {
 		n    int
 		what string
-	}{{spans, "ON BOTH SIDES"}, {active, "ACTIVE HERE"}, {behind, "not in step"}, {never, "never looked at"}, {old, "not looked at lately"}, {p.GroupsInStep, "in step"}} {
+	}{{spans, "ON BOTH SIDES"}, {active, "ACTIVE AT THE DESTINATION"}, {behind, "not in step"}, {never, neverLooked}, {old, "not looked at lately"}, {p.GroupsInStep, "in step"}} {
 		if x.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", x.n, x.what))
 		}
@@ -239,6 +306,9 @@ func (p *FailoverPlan) groupsLine() string {
 	line := strings.Join(parts, ", ")
 	if len(names) > 0 {
 		line += "; see below: " + few(names)
+	}
+	if p.GroupsError == notLookedYet && line == "" {
+		return "GROUPS: not looked at yet: this process looks at its next refresh (every 30 s unless set otherwise); plan again then"
 	}
 	if p.GroupsError != "" {
 		line = strings.TrimPrefix(line+"; ", "; ") + "not followed now: " + p.GroupsError
@@ -283,10 +353,15 @@ func (p *FailoverPlan) groupsText(t *planText) {
 	}
 	if len(rows) > 0 {
 		t.line("")
-		t.table([]string{"GROUP", "PARTITION", "PLAN", "AT THE SOURCE", "WRITTEN HERE", "BEHIND", "WHY"}, rows)
+		t.table([]string{"GROUP", "PARTITION", "PLAN", "AT THE SOURCE", "AT DESTINATION", "WRITTEN", "DIFFERENCE", "WHY"}, rows)
 		t.line("")
-		t.line("AT THE SOURCE: where the group was when it was looked at last. WRITTEN HERE: what the mirror wrote last, - if nothing, or if it was moved here since;")
-		t.line("what the group has committed here by itself is not in this plan. BEHIND: offsets that it reads again if it goes on here from what was written.")
+		t.line("AT THE SOURCE: where the group was when it was looked at last. AT DESTINATION: where it was there then, or was written; - if nowhere, or if that is not known. WRITTEN: what the mirror")
+		t.line("wrote there last, - if nothing, or if somebody has moved it since. DIFFERENCE: if it goes on where the destination has it, it READS AGAIN offsets that it has read at the source, or SKIPS")
+		t.line("offsets that it has not read there, unless it has read them at the destination; none also where it is as near as the copy goes.")
+	}
+	if advice := p.advice(); len(advice) > 0 {
+		t.line("")
+		t.bounded(advice, mostAdvice, " lines of this kind, for the other groups above")
 	}
 	if len(never)+len(old) > 0 {
 		t.line("")
@@ -297,6 +372,110 @@ func (p *FailoverPlan) groupsText(t *planText) {
 	if len(old) > 0 {
 		t.line("in step when looked at last, and unknown since; the oldest since %s (%s): %s", stamp(oldest), age(p.Taken.Sub(oldest)), few(old))
 	}
+	p.placesText(t)
+}
+
+// placesText is where groups go on, one line for each group and partition.
+func (p *FailoverPlan) placesText(t *planText) {
+	if len(p.GroupsUnlooked) > 0 && (len(p.GroupPlaces) > 0 || p.GroupsError != notLookedYet) {
+		t.line("")
+		t.line("of %s groups were not looked at since mirroring began: what the source has of them is not known, and nothing follows to the destination", few(p.GroupsUnlooked))
+	}
+	if len(p.GroupPlaces) == 0 {
+		return
+	}
+	var lines []string
+	var known time.Time // by then, what groups had committed at the source was known of all
+	for i := range p.GroupPlaces {
+		x := &p.GroupPlaces[i]
+		lines = append(lines, p.placeLine(x))
+		if at := p.since(TopicPartition{x.Topic, x.Partition}, x.Seen); !x.Stays && !at.IsZero() && (known.IsZero() || at.Before(known)) {
+			known = at
+		}
+	}
+	t.line("")
+	t.line("After the stop, at the destination:")
+	t.bounded(lines, mostPlaces, "; all are in JSON")
+	if !known.IsZero() {
+		t.line("What groups committed at the source after that is not known: they read it again. The oldest of these moments is %s.", stamp(known))
+	}
+}
+
+// since is the moment up to which it is known where the source had a group that was recorded at seen.
+func (p *FailoverPlan) since(tp TopicPartition, seen time.Time) time.Time {
+	if at := p.looked[tp]; !seen.IsZero() && at.After(seen) {
+		return at
+	}
+	return seen
+}
+
+// placeLine says where one group goes on in one partition.
+func (p *FailoverPlan) placeLine(x *PlanGroupPlace) string {
+	who := fmt.Sprintf("%s %s-%d", groupName(x.Group, x.Kind), x.Topic, x.Partition)
+	source, hasSource := x.Source.Value()
+	when := " " + age(p.Taken.Sub(x.Seen))
+	if p.looked != nil {
+		when = ", recorded" + when
+	}
+	var why []string
+	if x.Reason != "" {
+		why = append(why, x.Reason)
+	}
+	at, known := x.At.Value()
+	switch {
+	case x.Seen.IsZero() && !x.Stays:
+		return fmt.Sprintf("%s goes on where the destination has it, which is not known (%s)", who, cmp.Or(x.Reason, neverLooked))
+	case x.Stays:
+		if hasSource {
+			why = append(why, fmt.Sprintf("%d at the source%s", source, when))
+		}
+		words := fmt.Sprintf(" stays where it is, at %d", at)
+		if !known {
+			words = " stays without an offset, and begins as its auto.offset.reset says"
+		} else if d := inOffsets(x.Behind, x.Skips); hasSource && d != "none" {
+			words += ": " + d
+		}
+		return fmt.Sprintf("%s%s (%s)", who, words, strings.Join(why, "; "))
+	case at == source:
+		why = append([]string{"as at the source" + when}, why...)
+	case at > source:
+		why = append([]string{fmt.Sprintf("where the copy begins; %d at the source%s", source, when)}, why...)
+	default:
+		why = append([]string{fmt.Sprintf("where the copy ends; %d at the source%s", source, when)}, why...)
+	}
+	return fmt.Sprintf("%s goes on at %d (%s)", who, at, strings.Join(why, "; "))
+}
+
+// advice is what to do about groups that a stop does not move.
+func (p *FailoverPlan) advice() (lines []string) {
+	for i := range p.GroupPlaces {
+		first := &p.GroupPlaces[i]
+		if i > 0 && p.GroupPlaces[i-1].Group == first.Group && p.GroupPlaces[i-1].Kind == first.Kind {
+			continue
+		}
+		a := groupAdvice{group: first.Group, kind: first.Kind, later: true}
+		for _, x := range p.GroupPlaces[i:] {
+			if x.Group != first.Group || x.Kind != first.Kind {
+				break
+			}
+			place, known := x.Place.Value()
+			moved, active := x.Reason == skippedWords(skippedMoved), x.Reason == skippedWords(skippedActive)
+			if !x.Stays || !moved && !active {
+				continue
+			}
+			tp := TopicPartition{x.Topic, x.Partition}
+			a.active = a.active || active
+			if at, is := x.At.Value(); known && (!is || at != place) {
+				_, wrote := x.Written.Value()
+				if moved || is && !wrote {
+					a.own = append(a.own, tp)
+				}
+				a.reset = append(a.reset, groupReset{tp, place})
+			}
+		}
+		lines = append(lines, a.lines()...)
+	}
+	return lines
 }
 
 func (p *FailoverPlan) groupRow(g *PlanGroup, x *PlanGroupPartition) []string {
@@ -304,16 +483,21 @@ func (p *FailoverPlan) groupRow(g *PlanGroup, x *PlanGroupPartition) []string {
 	if slices.Contains(g.Stays, x.Topic) {
 		plan = "stays"
 	}
-	source, written, behind := "unknown", dash(x.Written), x.Behind.String()
+	source, apart := "unknown", inOffsets(x.Behind, x.Skips)
 	if _, known := x.Source.Value(); known {
-		source = fmt.Sprintf("%s, seen %s", x.Source, age(p.Taken.Sub(x.Seen)))
-		if p.Taken.Sub(x.Seen) > groupsLookedAt {
+		how := "seen"
+		if p.looked != nil {
+			how = "recorded"
+		}
+		source = fmt.Sprintf("%s, %s %s", x.Source, how, age(p.Taken.Sub(x.Seen)))
+		since := p.since(TopicPartition{x.Topic, x.Partition}, x.Seen)
+		if p.Taken.Sub(since) > groupsLookedAt {
 			then := ""
 			if _, known := x.Behind.Value(); known {
-				then = fmt.Sprintf(", %s then", x.Behind)
+				then = fmt.Sprintf(", %s then", apart)
 			}
-			behind = fmt.Sprintf("unknown since %s%s", stamp(x.Seen), then)
+			apart = fmt.Sprintf("unknown since %s%s", stamp(since), then)
 		}
 	}
-	return []string{g.name(), fmt.Sprintf("%s-%d", x.Topic, x.Partition), plan, source, written, behind, x.Reason}
+	return []string{g.name(), fmt.Sprintf("%s-%d", x.Topic, x.Partition), plan, source, dash(x.Here), dash(x.Written), apart, x.Reason}
 }

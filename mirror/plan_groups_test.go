@@ -14,13 +14,13 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// reads is a group with its offsets at the source and what was written here, in partition 0 of topics.
+// reads is a group with its offsets at the source and what was written at the destination, in partition 0 of topics.
 func reads(group string, ago time.Duration, offsets ...GroupPartitionStatus) GroupStatus {
 	return GroupStatus{Group: group, Seen: planTime.Add(-ago), Partitions: offsets}
 }
 
 func at(topic string, source, written int64) GroupPartitionStatus {
-	return GroupPartitionStatus{TopicPartition: TopicPartition{topic, 0}, Source: source, Written: written}
+	return GroupPartitionStatus{TopicPartition: TopicPartition{topic, 0}, Source: source, Written: written, Here: written}
 }
 
 // stoppedBefore makes a topic of the snapshot one that was failed over earlier.
@@ -37,7 +37,7 @@ func stoppedBefore(s *Snapshot, topic string) {
 	}
 }
 
-// halfOver is an hour after t1 was failed over, and g moved with it: g is active here, so nobody moves its offset of t2 any more.
+// halfOver is an hour after t1 was failed over, and g moved with it: g is active at the destination, so nobody moves its offset of t2 any more.
 func halfOver(ago time.Duration, topics ...string) Snapshot {
 	var partitions []PartitionStatus
 	for _, topic := range append([]string{"t1", "t2"}, topics...) {
@@ -45,7 +45,7 @@ func halfOver(ago time.Duration, topics ...string) Snapshot {
 	}
 	s := eastSnapshot(partitions...)
 	stoppedBefore(&s, "t1")
-	g := reads("g", ago, at("t1", 400, 400), GroupPartitionStatus{TopicPartition: TopicPartition{"t2", 0}, Source: 700, Written: 640, Skipped: "active at the destination"})
+	g := reads("g", ago, at("t1", 400, 400), GroupPartitionStatus{TopicPartition: TopicPartition{"t2", 0}, Source: 700, Written: 640, Here: 640, Skipped: "active at the destination"})
 	g.Active = true
 	s.Groups = []GroupStatus{g}
 	return s
@@ -86,7 +86,7 @@ func TestF88GroupsSpanBothSidesAfterAPartialFailover(t *testing.T) {
 	first := PlanFailover(before, FailoverOptions{Topics: []string{"t1"}, Partial: true})
 	want := PlanGroup{
 		Group: "g", Kind: "group", Spans: true, Seen: planTime.Add(-14 * time.Second), Stopped: []string{}, Stops: []string{"t1"}, Stays: []string{"t2"}, Partitions: []PlanGroupPartition{
-			{"t1", 0, KnownNumber(400), KnownNumber(400), KnownNumber(0), planTime.Add(-14 * time.Second), ""}, {"t2", 0, KnownNumber(640), KnownNumber(640), KnownNumber(0), planTime.Add(-14 * time.Second), ""},
+			{"t1", 0, KnownNumber(400), KnownNumber(400), KnownNumber(400), KnownNumber(0), KnownNumber(0), planTime.Add(-14 * time.Second), ""}, {"t2", 0, KnownNumber(640), KnownNumber(640), KnownNumber(640), KnownNumber(0), KnownNumber(0), planTime.Add(-14 * time.Second), ""},
 		},
 	}
 	if len(first.Groups) != 1 || !reflect.DeepEqual(first.Groups[0], want) || first.GroupsInStep != 1 {
@@ -100,12 +100,12 @@ func TestF88GroupsSpanBothSidesAfterAPartialFailover(t *testing.T) {
 	if behind, known := g.Partitions[0].Behind.Value(); g.Spans || !g.Active || len(g.Partitions) != 1 || !known || behind != 60 {
 		t.Errorf("%+v", g)
 	}
-	checkPlan(t, second, "GROUPS: 1 ACTIVE HERE; see below: g\n", "g IS ACTIVE HERE: t1 is stopped, t2 stops with this plan; a stop moves no offset",
-		"t2-0       stop  700, seen 14s ago  640           60      active at the destination\n")
+	checkPlan(t, second, "GROUPS: 1 ACTIVE AT THE DESTINATION; see below: g\n", "g IS ACTIVE AT THE DESTINATION: t1 is stopped, t2 stops with this plan; a stop moves no offset",
+		"t2-0       stop  700, seen 14s ago  640             640      READS AGAIN 60  active at the destination\n")
 
 	// Where the source has not answered since, it is not known how far g went on, and no number may look as if it were.
 	dead := PlanFailover(halfOver(time.Hour), FailoverOptions{Topics: []string{"t2"}})
-	checkPlan(t, dead, "t2-0       stop  700, seen 60m ago  640           unknown since 2026-03-14 02:12:44 UTC, 60 then  active at the destination\n")
+	checkPlan(t, dead, "t2-0       stop  700, seen 60m ago  640             640      unknown since 2026-03-14 02:12:44 UTC, READS AGAIN 60 then  active at the destination\n")
 
 	// With a third topic it goes on to span; so it does in a plan that has nothing left to do.
 	third := PlanFailover(halfOver(14*time.Second, "t3"), FailoverOptions{Topics: []string{"t2"}})
@@ -116,7 +116,7 @@ func TestF88GroupsSpanBothSidesAfterAPartialFailover(t *testing.T) {
 	wide.Groups[0].Partitions = append(wide.Groups[0].Partitions, at("t3", 5, Unknown))
 	for _, topics := range [][]string{{"t2"}, {"t1", "t2"}} {
 		checkPlan(t, PlanFailover(wide, FailoverOptions{Topics: topics}), "g SPANS BOTH SIDES: t1 is stopped, t2 stops with this plan, t3 stays in the mirror; a stop moves no offset",
-			"t3-0       stays  5, seen 14s ago    -             unknown  the mirror has written nothing here, or somebody has moved it since\n")
+			"t3-0       stays  5, seen 14s ago    -               -        unknown         nothing is known of it at the destination\n")
 	}
 	checkPlan(t, PlanFailover(wide, FailoverOptions{Topics: []string{"t1"}}), "NOTHING TO STOP", "g SPANS BOTH SIDES: t1 is stopped, t2, t3 stay in the mirror")
 	if p := PlanFailover(wide, FailoverOptions{Topics: []string{"t3"}}); !planGroupNamed(t, p, "g").Spans {
@@ -132,7 +132,7 @@ func groupsPlan() FailoverPlan {
 	s.Groups = append(s.Groups, reads("in-step", 14*time.Second, at("t2", 5, 5)), reads("spans", 14*time.Minute, at("t1", 7, 7), at("t2", 5, 5), at("t3", 600, Unknown)),
 		reads("ahead-of-the-copy", 14*time.Second, at("t2", 1020, 1000)), reads("long-ago", 50*time.Hour, at("t2", 10, 10)), reads("longer-ago", 100*time.Hour, at("t2", 10, 10)),
 		GroupStatus{Group: "new", Partitions: []GroupPartitionStatus{at("t2", Unknown, Unknown)}}, reads("of-another-topic", time.Hour, at("t3", 1, 1)),
-		GroupStatus{Group: "workers", Kind: ShareGroup, Seen: planTime.Add(-14 * time.Second), Partitions: []GroupPartitionStatus{{TopicPartition{"t2", 0}, 50, 20, Unknown, "moved at the destination"}}})
+		GroupStatus{Group: "workers", Kind: ShareGroup, Seen: planTime.Add(-14 * time.Second), Partitions: []GroupPartitionStatus{{TopicPartition{"t2", 0}, 50, Unknown, 54, "moved at the destination"}}})
 	return PlanFailover(s, FailoverOptions{Topics: []string{"t2"}, Partial: true})
 }
 
@@ -152,19 +152,32 @@ func TestPlanNamesGroupsThatNeedSomebody(t *testing.T) {
 		{"in step", one, ""},
 		{"looked at one interval ago", reads("g", 100*time.Second, at("t", 500, 500)), ""},
 		{"at 0, which is an offset (F-58), below where the copy begins", reads("g", time.Second, at("t", 0, 30)), ""},
-		{"rewound at the source", reads("g", time.Second, at("t", 400, 500)), "the stop is to move it"},
-		{"behind", reads("g", time.Second, at("t", 500, 499)), "500, seen 1s ago  499           1       the stop is to move it"},
+		{"rewound at the source, which the destination refuses", with(one, func(g *GroupStatus) {
+			g.Partitions[0].Source, g.Partitions[0].Skipped = 400, "refused by the destination"
+		}), "400, seen 1s ago  500             500      SKIPS 100   refused"},
+		{"behind", with(one, func(g *GroupStatus) {
+			g.Partitions[0].Here, g.Partitions[0].Skipped = 499, "refused by the destination"
+		}), "500, seen 1s ago  499             500      READS AGAIN 1  refused"},
+		{"equal on both sides, and nothing of it written by the mirror", reads("g", time.Second, GroupPartitionStatus{TopicPartition{"t", 0}, 60, Unknown, 60, ""}), ""},
+		{"moved at the destination, to the same place", reads("g", time.Second, GroupPartitionStatus{TopicPartition{"t", 0}, 60, Unknown, 60, "moved at the destination"}), ""},
+		{"only intended", with(one, func(g *GroupStatus) {
+			g.Partitions[0].Here, g.Partitions[0].Skipped = Unknown, "it is not known whether it was written"
+		}), "500, seen 1s ago  -               500      unknown     it is not known"},
+		{"of a partition that is paused", with(one, func(g *GroupStatus) {
+			g.Partitions[0].Skipped = "the partition is not mirrored now, and was not looked at"
+		}), "500, seen 1s ago  500             500      unknown     the partition is not mirrored now"},
+		{"unreadable", with(one, func(g *GroupStatus) { g.Partitions[0].Skipped = "it could not be read at the destination" }), "500, seen 1s ago  500             500      unknown     it could not be read"},
 		{"ahead of the copy, so that it is where the copy ends", reads("g", time.Second, at("t", 1010, 1000)), ""},
-		{"moved at the destination", with(one, func(g *GroupStatus) { g.Partitions[0].Skipped = "moved at the destination" }), "moved at the destination"},
-		{"active at the destination", with(one, func(g *GroupStatus) { g.Active = true }), "g IS ACTIVE HERE: t stops with this plan"},
-		{"never written", reads("g", time.Second, at("t", 0, Unknown)), "0, seen 1s ago  -             unknown  the mirror has written nothing here"},
-		{"a commit is under way", reads("g", time.Second, GroupPartitionStatus{TopicPartition{"t", 0}, Unknown, 40, Unknown, "a transaction is committing it"}),
-			"unknown        40            unknown  a transaction is committing it"},
+		{"moved at the destination", with(one, func(g *GroupStatus) { g.Partitions[0].Here, g.Partitions[0].Skipped = 504, "moved at the destination" }), "SKIPS 4     moved at the destination"},
+		{"active at the destination", with(one, func(g *GroupStatus) { g.Active = true }), "g IS ACTIVE AT THE DESTINATION: t stops with this plan"},
+		{"never written", reads("g", time.Second, at("t", 0, Unknown)), "0, seen 1s ago  -               -        unknown     nothing is known of it at the destination"},
+		{"a commit is under way", reads("g", time.Second, GroupPartitionStatus{TopicPartition{"t", 0}, Unknown, 40, 40, "a transaction is committing it"}),
+			"unknown        40              40       unknown     a transaction is committing it"},
 		{"never looked at", with(one, func(g *GroupStatus) { g.Seen = time.Time{} }), "GROUPS: 1 never looked at\n"},
 		{"never looked at, with nothing known", GroupStatus{Group: "g", Partitions: []GroupPartitionStatus{at("t", Unknown, Unknown)}}, "never looked at, so nothing is known of their offsets: g\n"},
 		{"looked at long ago", reads("g", 14*time.Minute, at("t", 500, 500)), "in step when looked at last, and unknown since; the oldest since 2026-03-14 02:58:44 UTC (14m ago): g\n"},
-		{"long ago, and behind then", reads("g", 14*time.Minute, at("t", 500, 490)), "unknown since 2026-03-14 02:58:44 UTC, 10 then"},
-		{"a share group", with(one, func(g *GroupStatus) { g.Kind, g.Active = ShareGroup, true }), "share group g IS ACTIVE HERE"},
+		{"long ago, and behind then", with(reads("g", 14*time.Minute, at("t", 500, 490)), func(g *GroupStatus) { g.Partitions[0].Skipped = "refused by the destination" }), "unknown since 2026-03-14 02:58:44 UTC, READS AGAIN 10 then"},
+		{"a share group", with(one, func(g *GroupStatus) { g.Kind, g.Active = ShareGroup, true }), "share group g IS ACTIVE AT THE DESTINATION"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := eastSnapshot(mirrored("t", 0, 1000, 1020, time.Second))
@@ -175,7 +188,7 @@ func TestPlanNamesGroupsThatNeedSomebody(t *testing.T) {
 				if len(p.Groups) != 0 || p.GroupsInStep != 1 {
 					t.Errorf("%d in step, %+v", p.GroupsInStep, p.Groups)
 				}
-				checkPlan(t, p, "GROUPS: 1 in step\n")
+				checkPlan(t, p, "GROUPS: 1 in step\n", "After the stop, at the destination:\ng t-0 ")
 				return
 			}
 			if len(p.Groups) != 1 || p.GroupsInStep != 0 {
@@ -231,6 +244,7 @@ func TestPlanAccountsForEveryGroup(t *testing.T) {
 			for _, topic := range topics {
 				if rapid.Bool().Draw(t, topic) {
 					x := at(topic, offset.Draw(t, "source"), offset.Draw(t, "written"))
+					x.Here = offset.Draw(t, "here")
 					x.Skipped = rapid.SampledFrom([]string{"", "active at the destination", "moved at the destination"}).Draw(t, "skipped")
 					g.Partitions = append(g.Partitions, x)
 				}
@@ -271,7 +285,7 @@ func TestPlanAccountsForEveryGroup(t *testing.T) {
 				concerned++ // it spans since an earlier stop
 			}
 			if stops && status.Active && named < 0 {
-				t.Fatalf("%s is active here and not named\n%s", status.Group, text)
+				t.Fatalf("%s is active at the destination and not named\n%s", status.Group, text)
 			}
 		}
 		if got := len(p.Groups) + p.GroupsInStep; got != concerned {
@@ -280,8 +294,10 @@ func TestPlanAccountsForEveryGroup(t *testing.T) {
 		for _, g := range p.Groups {
 			for _, x := range g.Partitions {
 				source, known := x.Source.Value()
-				written, wrote := x.Written.Value()
-				if behind, is := x.Behind.Value(); is != (known && wrote) || is && behind != max(0, source-written) {
+				here, there := x.Here.Value()
+				behind, is := x.Behind.Value()
+				skips, also := x.Skips.Value()
+				if is != (known && there) || is != also || behind > 0 && behind != source-here || skips > 0 && skips != here-source {
 					t.Fatalf("%+v", x)
 				}
 			}

@@ -54,6 +54,8 @@ type PartitionStatus struct {
 	LME          *statemachine.LastMirrorEpoch // recorded at the last stop
 	Aborts       []AbortMarker                 // written by the last stop
 	ResetAt      int64                         // offset of the MIRROR_PID_RESET of the last stop, Unknown if none
+
+	GroupsUnlooked bool // its groups were not looked at since its mirroring began: what the source has of them is not known. False where groups are not followed at all, and of a STOPPED one
 }
 
 // Transaction is one in-flight transaction of the copy.

@@ -55,8 +55,9 @@ func TestGroups(t *testing.T) {
 	looked := time.Date(2020, 3, 1, 2, 3, 4, 567e6, time.UTC)
 	if len(got.Groups) != 2 || got.GroupsSeen == nil || !got.GroupsSeen.Equal(looked) || got.Groups[0].Recorded == nil || got.Groups[1].Recorded != nil || !got.Groups[0].Active || got.Groups[1].Kind != "share group" ||
 		!slices.Equal(got.Groups[0].Partitions, []followedPartition{
-			{"orders", 0, mirror.KnownNumber(3), mirror.KnownNumber(1), mirror.KnownNumber(2), "active at the destination"}, {"orders", 1, mirror.KnownNumber(0), mirror.KnownNumber(0), mirror.KnownNumber(0), ""},
-			{"payments", 0, mirror.KnownNumber(5), mirror.KnownNumber(5), mirror.KnownNumber(0), ""},
+			{"orders", 0, mirror.KnownNumber(3), mirror.KnownNumber(1), mirror.KnownNumber(1), mirror.KnownNumber(2), mirror.KnownNumber(0), "active at the destination", false},
+			{"orders", 1, mirror.KnownNumber(0), mirror.KnownNumber(0), mirror.KnownNumber(0), mirror.KnownNumber(0), mirror.KnownNumber(0), "", false},
+			{"payments", 0, mirror.KnownNumber(5), mirror.KnownNumber(5), mirror.KnownNumber(5), mirror.KnownNumber(0), mirror.KnownNumber(0), "", false},
 		}) {
 		t.Errorf("%s", out)
 	}
