@@ -2,7 +2,7 @@ package mirror
 
 import (
 	"errors"
-	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -73,8 +73,8 @@ func isName(pattern, topic string) bool {
 	return pattern == topic || pattern == regexp.QuoteMeta(topic)
 }
 
-// store writes the filters into the mirror's settings if they are others than those that take effect, and says whether it did, what they are now, and in words what it did.
-func (f *topicFilters) store(s *ControlState, entry MirrorEntry) (changed bool, filters []string, detail string) {
+// store writes the filters into the mirror's settings if they are others than those that take effect, and says what it changed, and what they are now.
+func (f *topicFilters) store(s *ControlState, entry MirrorEntry) (changes []SettingChange, filters []string) {
 	lists := map[string][]string{
 		topicsIncludeSetting: settingList(f.settings.Effective(topicsIncludeSetting)),
 		topicsExcludeSetting: settingList(f.settings.Effective(topicsExcludeSetting)),
@@ -87,21 +87,23 @@ func (f *topicFilters) store(s *ControlState, entry MirrorEntry) (changed bool, 
 	lists[topicsExcludeSetting] = slices.DeleteFunc(lists[topicsExcludeSetting], func(p string) bool {
 		return slices.ContainsFunc(f.leave, func(topic string) bool { return isName(p, topic) })
 	})
-	var words []string
+	after := maps.Clone(entry.Settings)
+	if after == nil {
+		after = Settings{}
+	}
 	for _, name := range []string{topicsIncludeSetting, topicsExcludeSetting} {
 		now := strings.Join(lists[name], ",")
 		filters = append(filters, now)
 		if now != strings.Join(settingList(entry.Settings.Effective(name)), ",") {
-			f.settings[name] = now
-			words = append(words, fmt.Sprintf("%s=%s", name, now))
+			f.settings[name], after[name] = now, now
 		}
 	}
-	if len(words) == 0 {
-		return false, filters, ""
+	if changes = changedSettings(entry.Settings, after); len(changes) == 0 {
+		return nil, filters
 	}
 	entry.Settings = f.settings
 	s.SetMirror(entry)
-	return true, filters, strings.Join(words, " ")
+	return changes, filters
 }
 
 // checkPatterns refuses what cannot be in a list of patterns.

@@ -77,7 +77,7 @@ func (a *Admin) Create(ctx context.Context, settings Settings, o CreateOptions) 
 		if loops != "" {
 			return outcome{}, c.refuse(InvalidRequest, "", "loop: %s; stop that mirror first, or exclude the topics", loops)
 		}
-		out := outcome{changed: true, detail: strings.Join(settingNames(settings), " ")}
+		out := outcome{changed: true, detail: changeWords(changedSettings(nil, settings))}
 		if d, deleted := s.DeletedMirror(c.cfg.Mirror); deleted {
 			out.plan = append(out.plan, "again")
 			out.notes = append(out.notes, fmt.Sprintf("a mirror of that name was deleted at %s; what it has left in the state store belongs to the new one", stamp(d.At)))
@@ -335,20 +335,7 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 		if err != nil {
 			return out, err
 		}
-		both := maps.Clone(before)
-		maps.Copy(both, next)
-		var words []string
-		for _, name := range settingNames(both) {
-			was, had := before[name]
-			now, has := next[name]
-			switch {
-			case had && !has:
-				words = append(words, "unset "+name)
-			case has && (!had || was != now):
-				words = append(words, "set "+name)
-			}
-		}
-		if len(words) == 0 {
+		if r.Settings = changedSettings(before, next); len(r.Settings) == 0 {
 			out.notes = append(out.notes, "every setting is so already")
 			return out, nil
 		}
@@ -359,7 +346,11 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 		whole := s.Clone()
 		entry.Settings = next
 		s.SetMirror(entry)
-		out.changed, out.detail, out.plan = true, strings.Join(words, ", "), words
+		out.changed, out.detail = true, changeWords(r.Settings)
+		for _, x := range r.Settings {
+			out.plan = append(out.plan, x.String())
+		}
+		out.notes = append(out.notes, c.effects(s, before, next)...)
 		if excluded := c.running(s, filter.Excludes); len(excluded) > 0 {
 			if err := c.strict("a filter that stops topics, which opens them for clients,", r.Clusters); err != nil {
 				return out, err
@@ -381,7 +372,61 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 	})
 }
 
-// noteFound notes which topics of the source the changed filters take besides, and that deserve a second look. Nothing else depends on it, so a source that does not answer is not told of.
+// effects are what a change of settings does besides that nobody reads in the names: the exclude list without its default, and remembered groups that it takes out or in.
+func (c *call) effects(s *ControlState, before, after Settings) (notes []string) {
+	byDefault := settingsByName[topicsExcludeSetting].Default
+	has := func(s Settings) bool {
+		return slices.Contains(settingList(s.Effective(topicsExcludeSetting)), byDefault)
+	}
+	if has(before) && !has(after) {
+		notes = append(notes, fmt.Sprintf("%s loses its default %s: what is set replaces it; topics with such names are not mirrored all the same", topicsExcludeSetting, byDefault))
+	}
+	if before.Effective(groupsIncludeSetting) == after.Effective(groupsIncludeSetting) && before.Effective(groupsExcludeSetting) == after.Effective(groupsExcludeSetting) {
+		return notes
+	}
+	was, bad := before.GroupFilter()
+	now, err := after.GroupFilter()
+	if bad != nil || err != nil {
+		return append(notes, "which groups that takes out or in is not known: the patterns cannot be read")
+	}
+	memories, err := groupMemories(s, c.cfg.Mirror)
+	var out, in []string
+	for _, g := range memories {
+		switch status := g.status(); {
+		case was.Matches(g.Group) && !now.Matches(g.Group):
+			out = append(out, status.whereHere())
+		case !was.Matches(g.Group) && now.Matches(g.Group):
+			in = append(in, status.whereHere())
+		}
+	}
+	if len(out) > 0 {
+		notes = append(notes, "not followed any more, and its offset at the destination stays where it is: "+few(out))
+	}
+	if len(in) > 0 {
+		notes = append(notes, "followed again: "+few(in))
+	}
+	if err != nil {
+		notes = append(notes, "whether it takes out or in other groups is not known: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return notes
+}
+
+// whereHere is a group and the offsets that it has at the destination, for a person.
+func (g *GroupStatus) whereHere() string {
+	var at []string
+	for _, p := range g.Partitions {
+		if p.Here != Unknown {
+			at = append(at, fmt.Sprintf("%s-%d at %d", p.Topic, p.Partition, p.Here))
+		}
+	}
+	name := groupName(g.Group, g.Kind.String())
+	if len(at) == 0 {
+		return name + " (no offset there is known)"
+	}
+	return fmt.Sprintf("%s (%s)", name, few(at))
+}
+
+// noteFound notes which topics of the source the changed filters take besides, and which of them deserve a second look. Nothing else depends on it.
 func (c *call) noteFound(ctx context.Context, before Settings) error {
 	if c.settings.Effective(topicsIncludeSetting) == before.Effective(topicsIncludeSetting) && c.settings.Effective(topicsExcludeSetting) == before.Effective(topicsExcludeSetting) {
 		return nil
@@ -392,7 +437,7 @@ func (c *call) noteFound(ctx context.Context, before Settings) error {
 		return nil
 	}
 	known := c.sourceID
-	_, _ = c.askSource(ctx, func(ctx context.Context, source Source) error {
+	canAsk, err := c.askSource(ctx, func(ctx context.Context, source Source) error {
 		there, err := source.Topics(ctx)
 		if err != nil {
 			return err
@@ -401,12 +446,19 @@ func (c *call) noteFound(ctx context.Context, before Settings) error {
 			_, member := c.known.Topic(topic)
 			return member || was.Matches(topic)
 		})
+		if len(fresh) > 0 {
+			slices.Sort(fresh)
+			c.notes = append(c.notes, "the mirror finds at its next refresh, and starts: "+few(fresh))
+		}
 		c.notes = append(c.notes, cautionNotes(fresh)...)
 		return nil
 	})
 	c.sourceID = known // an alteration is about what is recorded, whichever cluster answers
 	if ctx.Err() != nil {
 		return fmt.Errorf("mirror %s: asking the source, nothing has changed: %w", c.cfg.Mirror, ctx.Err())
+	}
+	if canAsk && err != nil {
+		c.notes = append(c.notes, "which topics of the source that takes in was not seen: "+err.Error())
 	}
 	return nil
 }

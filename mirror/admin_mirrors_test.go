@@ -279,7 +279,7 @@ func TestSpec1_5AlterConfig(t *testing.T) {
 		unset []string
 		code  Code
 		after Settings
-		words []string // of notes or the error
+		words []string // of the result or the error
 	}{
 		{"nothing", nil, nil, InvalidRequest, nil, nil},
 		{"unknown key beside a good one", Settings{"no.such": "1", topicsIncludeSetting: "a"}, nil, InvalidConfig, nil, []string{"no.such"}},
@@ -292,7 +292,7 @@ func TestSpec1_5AlterConfig(t *testing.T) {
 		{"another source", Settings{sourceClusterIDSetting: "X"}, nil, InvalidRequest, nil, []string{"X", "there"}},
 		{"another destination", Settings{destinationClusterIDSetting: "Y"}, nil, InvalidRequest, nil, []string{"Y", "here"}},
 		{"filter", Settings{topicsExcludeSetting: "t.*,__.*"}, nil, OK,
-			Settings{bootstrapSetting: "a:9092", "client.id": "x", topicsExcludeSetting: "t.*,__.*"}, []string{"t1"}},
+			Settings{bootstrapSetting: "a:9092", "client.id": "x", topicsExcludeSetting: "t.*,__.*"}, []string{"\nt1: excluded now: stop recorded"}},
 		{"connection", Settings{"client.id": "y"}, nil, OK, Settings{bootstrapSetting: "a:9092", "client.id": "y"}, []string{"anew"}},
 		{"alias", Settings{"topics.include": "a"}, []string{"client.id"}, OK, Settings{bootstrapSetting: "a:9092", topicsIncludeSetting: "a"}, nil},
 		{"the same", Settings{"client.id": "x"}, []string{topicsIncludeSetting}, OK, nil, []string{"already"}},
@@ -312,18 +312,80 @@ func TestSpec1_5AlterConfig(t *testing.T) {
 		} else if e, _ := after.Mirror("m"); !reflect.DeepEqual(e.Settings, tc.after) || len(after.Topics) != 3 {
 			t.Errorf("%s: settings %v", tc.what, e.Settings)
 		}
-		said := fmt.Sprint(r.Notes, err)
+		said := fmt.Sprint(r, err)
 		for _, word := range tc.words {
 			if !strings.Contains(said, word) {
 				t.Errorf("%s: %s lacks %q", tc.what, said, word)
 			}
 		}
-		if strings.Contains(said+r.String(), "hunter2") {
+		if strings.Contains(said, "hunter2") {
 			t.Errorf("%s: a secret is shown", tc.what)
 		}
 	}
 	_, err := (&adminWorld{}).admin(t, NewMemoryControl()).AlterConfig(bg, Settings{"no.such": "1"}, nil, AlterConfigOptions{})
 	wantCode(t, "no mirror", err, UnknownClusterMirror)
+}
+
+// TestAlterConfigSaysWhatItChanges: each setting with what it was and is, in the result and in the history, and what comes of it besides.
+func TestAlterConfigSaysWhatItChanges(t *testing.T) {
+	w, c := &adminWorld{}, controlWith(t, wishOf("orders", "m"), wishOf("done", "m.stopped"))
+	long := strings.Repeat("x", 2000)
+	mustUpdate(t, c, func(s *ControlState) {
+		s.SetMirror(MirrorEntry{Name: "m", SourceClusterID: "there", Settings: Settings{bootstrapSetting: "a:9092", "ssl.key.password": "${env:OLD_KEY}", "client.id": "x", groupsExcludeSetting: "back"}})
+	})
+	at := map[TopicPartition]partitionMemory{{"orders", 0}: {Here: 7}, {"orders", 1}: {Here: Unknown}, {"orders", 2}: {Here: 9}}
+	remember(t, c, "m", groupMemory{Group: "billing", Partitions: at}, groupMemory{Group: "back", Partitions: at}, groupMemory{Group: "stays", Partitions: at}, groupMemory{Group: "bare", Kind: ShareGroup})
+	a := w.adminOver(t, c, &fakeSource{id: "there", topics: []string{"orders", "news", "done", "__own"}})
+	set := Settings{topicsExcludeSetting: "ord.*", topicsIncludeSetting: ".*", groupsExcludeSetting: "b(illing|are)", "ssl.key.password": "${env:NEW_KEY}", "mirror.topic.set.s": long}
+	changes := []string{
+		"client.id: x → (none)", "mirror.groups.exclude: back → b(illing|are)", "mirror.topic.set.s: (none) → " + long, "mirror.topics.exclude: (default __.*) → ord.*",
+		"mirror.topics.include: (none) → .*", "ssl.key.password: [hidden] → [hidden]",
+	}
+	for _, dry := range []bool{true, false} {
+		r, err := a.AlterConfig(bg, set, []string{"client.id"}, AlterConfigOptions{DryRun: dry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := r.String()
+		done, opens := "recorded: ", "orders: excluded now: stop recorded, not open yet; watch Describe until STOPPED\n"
+		if dry {
+			done, opens = "would be recorded: ", "orders: excluded now: would be stopped, that is opened for clients\n"
+		}
+		for _, want := range append([]string{
+			"\n" + opens, "\nnote: the mirror finds at its next refresh, and starts: news\n", "note: mirror.topics.exclude loses its default __.*: ",
+			"\nnote: not followed any more, and its offset at the destination stays where it is: share group bare (no offset there is known), billing (orders-0 at 7, orders-2 at 9)\n",
+			"\nnote: followed again: back (orders-0 at 7, orders-2 at 9)\n",
+		}, changes...) {
+			if strings.Contains(want, " → ") {
+				want = "\n" + done + want + "\n"
+			}
+			if !strings.Contains(text, want) {
+				t.Errorf("dry run %v: lacks %q:\n%s", dry, want, text)
+			}
+		}
+		if strings.Contains(text, "_KEY") || strings.Contains(text, "stays (") || len(r.Settings) != len(changes) {
+			t.Errorf("dry run %v:\n%s", dry, text)
+		}
+	}
+	history, err := a.History(bg)
+	if err != nil || len(history) != 1 {
+		t.Fatalf("%+v %v", history, err)
+	}
+	changes[2] = "mirror.topic.set.s: (none) → " + long[:300] + "…"
+	if want := strings.Join(changes, "; "); history[0].Detail != want {
+		t.Errorf("the history has\n%s\nwant\n%s", history[0].Detail, want)
+	}
+	// Patterns of a start change settings too.
+	r, err := a.Start(bg, nil, StartOptions{Include: []string{"future.*"}})
+	if want := []SettingChange{{topicsIncludeSetting, ".*", ".*,future.*"}}; err != nil || !slices.Equal(r.Settings, want) {
+		t.Errorf("start: %v %v, want %v", r.Settings, err, want)
+	}
+	// A filter that is put back takes the default in again, and a source that does not answer is told of.
+	a = w.adminOver(t, c, &fakeSource{id: "there", err: errDown})
+	r, err = a.AlterConfig(bg, nil, []string{topicsExcludeSetting}, AlterConfigOptions{DryRun: true})
+	if err != nil || !strings.Contains(r.String(), "mirror.topics.exclude: ord.* → (default __.*)\n") || strings.Contains(r.String(), "loses") || !strings.Contains(r.String(), "was not seen: down") {
+		t.Errorf("%v\n%s", err, r)
+	}
 }
 
 // TestSpec1_5APinThatIsWrongCanBeMended: the settings that a verb is compared with are those that it makes.

@@ -103,9 +103,8 @@ func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Res
 			if len(excluded) > 0 {
 				opens = "a start that stops excluded topics, which opens them for clients,"
 			}
-			var detail string
-			out.changed, out.plan, detail = filters.store(s, entry)
-			out.detail = strings.TrimSpace(out.detail + " " + detail)
+			r.Settings, out.plan = filters.store(s, entry)
+			out.changed, out.detail = len(r.Settings) > 0, strings.TrimSpace(out.detail+" "+changeWords(r.Settings))
 		}
 		if opens != "" {
 			if err := c.strict(opens, r.Clusters); err != nil {
@@ -324,7 +323,6 @@ func (c *call) stopExcluded(s *ControlState, r *Result, topics []string) error {
 			return err
 		}
 		r.Topics = append(r.Topics, TopicResult{Topic: topic, Changed: changed, Opens: true})
-		r.Notes = append(r.Notes, fmt.Sprintf("%s is stopped: it is excluded now", topic))
 	}
 	return nil
 }

@@ -107,7 +107,8 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 				}
 				names = append(slices.Clone(names), slices.DeleteFunc(c.members(s, func(want statemachine.Desired) bool { return want != statemachine.WantStopped }),
 					func(topic string) bool { return !chosen.Includes(topic) || slices.Contains(topics, topic) })...)
-				out.changed, out.plan, out.detail = filters.store(s, entry)
+				r.Settings, out.plan = filters.store(s, entry)
+				out.changed, out.detail = len(r.Settings) > 0, changeWords(r.Settings)
 			}
 		}
 		before := s.Clone()

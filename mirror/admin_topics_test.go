@@ -58,7 +58,7 @@ func TestStopSaysThatNothingWillOpen(t *testing.T) {
 	} {
 		w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
 		r, err := run(w.admin(t, c))
-		if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.String(), "t: recorded, not open yet") {
+		if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.String(), "t: excluded now: stop recorded, not open yet") {
 			t.Errorf("%s: %v\n%s", what, err, r)
 		}
 	}

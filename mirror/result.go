@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"unicode"
@@ -86,6 +87,8 @@ type Result struct {
 	Clusters Clusters
 	// Topics has one result for each topic that the verb is about, in the order of the request; for patterns and for all topics by name.
 	Topics []TopicResult
+	// Settings are those that AlterConfig changes, or Start and Stop by patterns and names, by name.
+	Settings []SettingChange
 	// Plan names exactly what this call did or would do: the same request against the same desired state and the same clusters gives the same.
 	Plan string
 	// Warnings are what the operator has to know first, one sentence each: what was asked for is recorded, or would be, and may still not come about.
@@ -105,6 +108,57 @@ type TopicResult struct {
 	Unfinished string
 }
 
+// SettingChange is one setting of a mirror before and after, as anybody may see it: a secret is "[hidden]". What is not set is "(default …)", or "(none)".
+type SettingChange struct{ Name, Old, New string }
+
+// String is "name: old → new".
+func (x SettingChange) String() string { return fmt.Sprintf("%s: %s → %s", x.Name, x.Old, x.New) }
+
+// changedSettings are the settings in which two versions of a mirror's differ, by name. Both have them under their own names.
+func changedSettings(before, after Settings) (changes []SettingChange) {
+	both := maps.Clone(before)
+	if both == nil {
+		both = Settings{}
+	}
+	maps.Copy(both, after)
+	told := func(s Settings, name string) string {
+		value, set := s[name]
+		d, known := lookUpSetting(name)
+		switch {
+		case set && value == "":
+			return "(empty)"
+		case set:
+			return s.shown(name)
+		case known && d.Default != "":
+			return "(default " + d.Default + ")"
+		}
+		return "(none)"
+	}
+	for _, name := range settingNames(both) {
+		was, had := before[name]
+		if now, has := after[name]; had != has || was != now {
+			changes = append(changes, SettingChange{name, told(before, name), told(after, name)})
+		}
+	}
+	return changes
+}
+
+// changeWords are changes for the history, where an entry is one record: of long values the beginning.
+func changeWords(changes []SettingChange) string {
+	const most = 300
+	cut := func(value string) string {
+		if r := []rune(value); len(r) > most {
+			return string(r[:most]) + "…"
+		}
+		return value
+	}
+	var words []string
+	for _, x := range changes {
+		words = append(words, SettingChange{x.Name, cut(x.Old), cut(x.New)}.String())
+	}
+	return strings.Join(words, "; ")
+}
+
 // String is the result for a person: the warnings and which clusters it is about, then a line for each topic, then what else there is to know.
 func (r Result) String() string {
 	var t planText
@@ -117,10 +171,17 @@ func (r Result) String() string {
 		done, head = "would be recorded", "dry run of "+r.Verb
 	}
 	t.line("%s, mirror %s", head, r.Mirror)
+	for _, x := range r.Settings {
+		t.line("%s: %s", done, x)
+	}
 	for _, x := range r.Topics {
 		switch {
 		case x.Err != nil:
 			t.line("%s: REFUSED: %v", x.Topic, x.Err)
+		case x.Changed && x.Opens && r.Verb != verbStop && r.DryRun:
+			t.line("%s: excluded now: would be stopped, that is opened for clients", x.Topic)
+		case x.Changed && x.Opens && r.Verb != verbStop:
+			t.line("%s: excluded now: stop recorded, not open yet; watch Describe until STOPPED", x.Topic)
 		case x.Changed && x.Opens && r.DryRun:
 			t.line("%s: would be opened for clients", x.Topic)
 		case x.Changed && x.Opens:

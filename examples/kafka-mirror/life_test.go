@@ -23,7 +23,8 @@ func TestLifeOfAMirror(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{t: t, common: []string{"--store", dir}, shown: strings.NewReplacer(source, "primary:9092", dir, "/var/lib/mirror", config, "dr.properties", " by "+who.Username+" at "+host, " by operator at host-1", host, "host-1")}
+	filters := writeFile(t, "filters.properties", "mirror.groups.exclude=console-.*")
+	s := &session{t: t, common: []string{"--store", dir}, shown: strings.NewReplacer(source, "primary:9092", dir, "/var/lib/mirror", config, "dr.properties", filters, "filters.properties", " by "+who.Username+" at "+host, " by operator at host-1", host, "host-1")}
 	s.run("--create", "--mirror", "dr", "--mirror-config", config)
 	records, err := filestore.Open(dir, filestore.Options{})
 	if err != nil {
@@ -38,6 +39,8 @@ func TestLifeOfAMirror(t *testing.T) {
 	s.run(describe...)
 	s.run("--pause", "--mirror", "dr", "--topics-pattern", "pay.*")
 	s.await(describe, "payments-0  PAUSED")
+	s.run("--alter", "--mirror", "dr", "--mirror-config", filters, "--dry-run")
+	s.run("--alter", "--mirror", "dr", "--mirror-config", filters)
 	s.run("--stop", "--mirror", "dr", "--topics", "orders,nosuch", "--reason", "primary is down", "--destination-cluster-id", standbyID, "--yes")
 	s.await(describe, "orders-0    STOPPED")
 	s.run("--list")

@@ -69,6 +69,7 @@ type resultJSON struct {
 	DryRun       bool
 	Clusters     mirror.Clusters
 	Topics       []topicJSON
+	Settings     []mirror.SettingChange `json:",omitempty"`
 	Plan         string
 	Warnings     []string
 	Notes        []string
@@ -141,7 +142,7 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	}
 	switch {
 	case p.json:
-		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Topics: []topicJSON{}, Plan: r.Plan, Warnings: append([]string{}, r.Warnings...),
+		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Settings: r.Settings, Topics: []topicJSON{}, Plan: r.Plan, Warnings: append([]string{}, r.Warnings...),
 			Notes: append([]string{}, r.Notes...), Error: wordsOf(whole)}
 		for _, t := range r.Topics {
 			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, t.Unfinished, wordsOf(t.Err)})
@@ -237,7 +238,7 @@ func (p *program) showHistory(entries []mirror.HistoryEntry) error {
 		return p.asJSON(map[string]any{"History": append([]mirror.HistoryEntry{}, entries...)})
 	}
 	for _, e := range entries {
-		line := fmt.Sprintf("%d  %s  %s %s  by %s at %s (%s)", e.Number, e.Time.UTC().Format("2006-01-02 15:04:05 UTC"), e.Verb, strings.Join(e.Topics, ","), e.Who.User, e.Who.Host, e.Who.Client)
+		line := fmt.Sprintf("%d  %s  %s  by %s at %s (%s)", e.Number, e.Time.UTC().Format("2006-01-02 15:04:05 UTC"), strings.TrimSpace(e.Verb+" "+strings.Join(e.Topics, ",")), e.Who.User, e.Who.Host, e.Who.Client)
 		for _, x := range [][2]string{{"reason", e.Reason}, {"plan", e.Plan}, {"", e.Detail}} {
 			if x[1] != "" {
 				line += "  " + strings.TrimSpace(x[0]+" "+x[1])

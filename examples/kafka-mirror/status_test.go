@@ -61,13 +61,13 @@ func TestNobodysWordsMakeALine(t *testing.T) {
 	var out strings.Builder
 	p := &program{out: &out}
 	if err := p.showHistory([]mirror.HistoryEntry{{Number: 1, Verb: forged, Topics: []string{forged}, Who: mirror.Operator{Host: forged, User: forged, Client: forged}, Reason: forged, Plan: forged,
-		Detail: forged}, {Number: 2}}); err != nil {
+		Detail: forged}, {Number: 2, Verb: "alter"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.showList([]mirror.ListedMirror{{Name: "dr", SourceBootstrap: forged}}); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); strings.Count(text, "\n") != 4 || strings.ContainsAny(text, "\r\x1b") {
+	if text := out.String(); strings.Count(text, "\n") != 4 || strings.ContainsAny(text, "\r\x1b") || !strings.Contains(text, " UTC  alter  by ") {
 		t.Errorf("%q", text)
 	}
 	if text := oneLine(errors.New("several\nlines\x1b[2K")); text != `several; lines\x1b[2K` {
