@@ -95,10 +95,15 @@ func groupName(group, kind string) string {
 func (d *Description) groupsLine() string {
 	var out []string
 	followed, until := 0, 0
+	looked := d.GroupsSeen
+	var last time.Time
 	for i := range d.Groups {
 		g := &d.Groups[i]
 		if d.left(g) {
 			until++
+			if g.Seen.After(last) {
+				last = g.Seen
+			}
 		} else {
 			followed++
 		}
@@ -109,14 +114,14 @@ func (d *Description) groupsLine() string {
 	line := fmt.Sprintf("groups: %d followed, ", followed)
 	switch {
 	case until > 0 && followed == 0:
-		line = fmt.Sprintf("groups: %d followed until the stop, ", until)
+		line, looked = fmt.Sprintf("groups: %d followed until the stop, ", until), last // no look is about them any more
 	case until > 0:
 		line += fmt.Sprintf("%d followed until the stop, ", until)
 	}
-	if d.GroupsSeen.IsZero() {
+	if looked.IsZero() {
 		line += d.unlooked()
 	} else {
-		line += "looked at " + age(d.Taken.Sub(d.GroupsSeen))
+		line += "looked at " + age(d.Taken.Sub(looked))
 	}
 	if len(out) > 0 {
 		line += fmt.Sprintf("; %d not in step: %s", len(out), few(out))
@@ -135,7 +140,7 @@ func (d *Description) unlooked() string {
 			return fmt.Sprintf("%s, though %s runs since %s: its events say what hinders it", neverLooked, n.Owner, stamp(n.Opened))
 		}
 	}
-	return fmt.Sprintf("%s: the first look is made within %s of the start of a process", neverLooked, interval)
+	return fmt.Sprintf("%s: the first look is made within %s of the start of a process", neverLooked, span(interval))
 }
 
 // GroupTable shows the groups for a person: a line for each partition with the group's place on both sides, and what to do about a group that is not moved.
@@ -216,6 +221,25 @@ func (d *Description) advice(g *GroupStatus) []string {
 // GroupsOf is what a person has to know of groups before these topics are stopped, as FailoverPlan has it: those that would be on both sides, are active at the destination, or were not in step
 // when they were recorded last, and where each group goes on. "": no group reads the topics.
 func (d Description) GroupsOf(topics ...string) string {
+	p := d.groupsPlan(topics)
+	var t planText
+	if line := p.groupsLine(); line != "" {
+		t.line("%s", line)
+	}
+	p.groupsText(&t)
+	if d.unread != "" {
+		t.line("%s", d.unread)
+	}
+	return t.String()
+}
+
+// GroupPlaces is where groups go on after these topics are stopped, as FailoverPlan has it: by group, topic and partition.
+func (d Description) GroupPlaces(topics ...string) []PlanGroupPlace {
+	p := d.groupsPlan(topics)
+	return p.GroupPlaces
+}
+
+func (d *Description) groupsPlan(topics []string) *FailoverPlan {
 	s := Snapshot{Groups: d.Groups}
 	p := FailoverPlan{Taken: d.Taken, looked: d.looked}
 	for _, t := range d.Topics {
@@ -233,13 +257,5 @@ func (d Description) GroupsOf(topics ...string) string {
 		}
 	}
 	p.addGroups(&s, math.MaxInt64) // of a group in which nothing changes nothing new is recorded, so none is old
-	var t planText
-	if line := p.groupsLine(); line != "" {
-		t.line("%s", line)
-	}
-	p.groupsText(&t)
-	if d.unread != "" {
-		t.line("%s", d.unread)
-	}
-	return t.String()
+	return &p
 }

@@ -45,3 +45,34 @@ func TestGroupsAreShownWithoutTheirProcess(t *testing.T) {
 		expectWords(t, d.GroupTable(), "g      t-0        700            700             700      none        ")
 	})
 }
+
+// TestPlanNamesATopicThatHasJustComeIn: its groups were never looked at, so none of them is in a plan, and that must not look as if it had none.
+func TestPlanNamesATopicThatHasJustComeIn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := copying(t, 1, 10)
+		refreshes(2)
+		if m.one("t", 0).GroupsUnlooked {
+			t.Error("it was looked at")
+		}
+		m.a.local("fresh", 1)
+		m.a.fill("fresh", 0, 10)
+		m.a.commit("g", mirror.TopicPartition{Topic: "fresh"}, 7)
+		m.start("fresh")
+		m.untilOne("copied", "fresh", 0, func(p mirror.PartitionStatus) bool { return p.Replicated == 10 })
+		if !m.one("fresh", 0).GroupsUnlooked || m.one("t", 0).GroupsUnlooked {
+			t.Error("what has just come in was not looked at")
+		}
+		expectWords(t, mirror.PlanFailover(m.Snapshot(), mirror.FailoverOptions{}).String(), "of fresh-0 groups were not looked at since mirroring began")
+		refreshes(2)
+		if m.one("fresh", 0).GroupsUnlooked {
+			t.Error("it was looked at")
+		}
+		expectWords(t, mirror.PlanFailover(m.Snapshot(), mirror.FailoverOptions{}).String(), "g fresh-0 goes on at 7 (as at the source ")
+		if _, err := m.Failover(t.Context(), mirror.FailoverOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if m.one("fresh", 0).GroupsUnlooked {
+			t.Error("a stopped partition waits for no look")
+		}
+	})
+}

@@ -61,4 +61,13 @@ func TestGroups(t *testing.T) {
 		}) {
 		t.Errorf("%s", out)
 	}
+
+	_, out, _ = command(t, "--store", dir, "--json", "--stop", "--mirror", "dr", "--topics", "orders", "--dry-run")
+	var dry struct{ GroupPlaces []mirror.PlanGroupPlace }
+	if err := json.Unmarshal([]byte(out), &dry); err != nil {
+		t.Fatal(err)
+	}
+	if len(dry.GroupPlaces) != 2 || dry.GroupPlaces[0].At != mirror.KnownNumber(1) || !dry.GroupPlaces[0].Stays || dry.GroupPlaces[0].Place != mirror.KnownNumber(3) {
+		t.Errorf("%s", out)
+	}
 }

@@ -60,6 +60,7 @@ type program struct {
 	out, complaints io.Writer
 	terminal        *bufio.Reader // nil: nobody can be asked
 	place           place
+	groupPlaces     []mirror.PlanGroupPlace                           // what a dry run in JSON says of groups
 	about           func(context.Context) (mirror.Description, error) // to be shown with a plan; nil: nothing is
 }
 

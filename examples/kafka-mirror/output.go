@@ -73,7 +73,8 @@ type resultJSON struct {
 	Plan         string
 	Warnings     []string
 	Notes        []string
-	Error        *errorJSON `json:",omitempty"` // of the whole request
+	GroupPlaces  []mirror.PlanGroupPlace `json:",omitempty"` // where groups go on after a stop, of a dry run
+	Error        *errorJSON              `json:",omitempty"` // of the whole request
 }
 
 type topicJSON struct {
@@ -107,20 +108,28 @@ func (p *program) showPlan(ctx context.Context, r mirror.Result) {
 	p.showPartitions(ctx, to, r)
 }
 
-// showPartitions shows how far the copies are of topics that would be opened, and the groups that read them. Nothing else depends on it, so what is not known of them is only said.
-func (p *program) showPartitions(ctx context.Context, to io.Writer, r mirror.Result) {
-	var topics []string
+// described is what is known of the topics that would be opened. No topics: of none is anything to be shown.
+func (p *program) described(ctx context.Context, r mirror.Result) (d mirror.Description, topics []string, err error) {
 	for _, t := range r.Topics {
 		if t.Changed {
 			topics = append(topics, t.Topic)
 		}
 	}
 	if p.about == nil || len(topics) == 0 {
-		return
+		return d, nil, nil
 	}
 	bounded, stop := context.WithTimeout(ctx, p.timeout)
 	defer stop()
-	d, err := p.about(bounded)
+	d, err = p.about(bounded)
+	return d, topics, err
+}
+
+// showPartitions shows how far the copies are of topics that would be opened, and the groups that read them. Nothing else depends on it, so what is not known of them is only said.
+func (p *program) showPartitions(ctx context.Context, to io.Writer, r mirror.Result) {
+	d, topics, err := p.described(ctx, r)
+	if len(topics) == 0 {
+		return
+	}
 	if err != nil {
 		fmt.Fprintln(to, "how far the copies are is not known: "+oneLine(err))
 		return
@@ -143,7 +152,7 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	switch {
 	case p.json:
 		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Settings: r.Settings, Topics: []topicJSON{}, Plan: r.Plan, Warnings: append([]string{}, r.Warnings...),
-			Notes: append([]string{}, r.Notes...), Error: wordsOf(whole)}
+			Notes: append([]string{}, r.Notes...), GroupPlaces: p.groupPlaces, Error: wordsOf(whole)}
 		for _, t := range r.Topics {
 			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, t.Unfinished, wordsOf(t.Err)})
 		}

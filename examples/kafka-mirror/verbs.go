@@ -162,6 +162,11 @@ func (p *program) record(ctx context.Context, verb act, opens bool) error {
 		intent.Plan = r.Plan
 	}
 	r, err := do(p.dryRun, intent)
+	if p.dryRun && p.json {
+		if d, topics, err := p.described(ctx, r); err == nil && len(topics) > 0 { // nothing else depends on it
+			p.groupPlaces = d.GroupPlaces(topics...)
+		}
+	}
 	shown := p.showResult(r, err, opens && !p.dryRun)
 	if p.dryRun && !p.json {
 		p.showPartitions(ctx, p.out, r)
