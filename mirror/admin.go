@@ -253,6 +253,9 @@ func (c *call) askSource(ctx context.Context, f func(ctx context.Context, source
 	source := c.borrowed
 	if source == nil {
 		if source, err = c.cfg.OpenSource(ctx, c.settings); err != nil {
+			if c.settings.Effective(bootstrapSetting) == "" {
+				err = errNoAddress // whoever opens it may say so at any length
+			}
 			return true, err
 		}
 		defer func() { _ = source.Close() }() // what it said stands, however its connections end
@@ -264,6 +267,9 @@ func (c *call) askSource(ctx context.Context, f func(ctx context.Context, source
 	c.sourceID = info.ID
 	return true, f(ctx, source)
 }
+
+// errNoAddress: a mirror whose process has its Source from Go need not say where that is, and then no verb elsewhere can ask it.
+var errNoAddress = errors.New("the mirror's settings have no bootstrap.servers, so only its own process can ask the source; record it with AlterConfig, as by the line bootstrap.servers=HOST:PORT")
 
 // neverOpens refuses settings with which no source can ever be opened. nil: err says nothing of that kind.
 func (a *Admin) neverOpens(err error) error {

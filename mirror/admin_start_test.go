@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -373,6 +374,21 @@ func TestF33StartFindsNoTopicsInAnotherCluster(t *testing.T) {
 		wantCode(t, what, err, InvalidRequest, "X", "there")
 		if !reflect.DeepEqual(mustRead(t, c), before) {
 			t.Errorf("%s: something was written", what)
+		}
+	}
+}
+
+// TestStartOfAMirrorWithoutAnAddress: a mirror whose process has its source from Go need not say where that is; the note is short, and names the cure.
+func TestStartOfAMirrorWithoutAnAddress(t *testing.T) {
+	for what, settings := range map[string]Settings{"none": nil, "one": {bootstrapSetting: "a:9092"}} {
+		w, c := &adminWorld{}, controlWith(t)
+		mustUpdate(t, c, func(s *ControlState) { s.SetMirror(MirrorEntry{Name: "m", Settings: settings}) })
+		a := w.adminOver(t, c, nil, func(cfg *AdminConfig) {
+			cfg.OpenSource = func(context.Context, Settings) (Source, error) { return nil, errDown }
+		})
+		r, err := a.Start(bg, []string{"t"}, StartOptions{})
+		if notes := strings.Join(r.Notes, "\n"); err != nil || strings.Contains(notes, "AlterConfig, as by the line bootstrap.servers=HOST:PORT") != (settings == nil) || strings.Contains(notes, "down") == (settings == nil) {
+			t.Errorf("%s: %q %v", what, notes, err)
 		}
 	}
 }

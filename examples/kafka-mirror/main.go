@@ -6,6 +6,7 @@
 //	kafka-mirror --bootstrap-server HOST:PORT --start --mirror dr --topics orders,payments
 //	kafka-mirror --bootstrap-server HOST:PORT --describe --mirror dr
 //	kafka-mirror --bootstrap-server HOST:PORT --stop --mirror dr --all-topics --dry-run
+//	kafka-mirror --settings
 //
 // The desired state is in topics of the destination cluster (--bootstrap-server, with Kafka's client settings in --command-config), or in a folder (--store), as in
 // examples/custombroker, which has it in DIR/states.

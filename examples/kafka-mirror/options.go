@@ -46,6 +46,7 @@ var verbs = []verb{
 	{"recover", chosen, "try failed partitions again now"},
 	{"preflight", "mirror mirror-config topics", "what stands in the way of a mirror, at both clusters: rights, names, shapes; changes nothing"},
 	{"history", "mirror", "who did what, when and why"},
+	{"settings", "", "all settings: name, default, what it is; needs no cluster"},
 }
 
 // forAll are the options of every verb.
@@ -121,7 +122,11 @@ func readOptions(args []string) (options, error) {
 	var wrong error
 	f.Visit(func(f *flag.Flag) {
 		if !slices.Contains(takes, f.Name) && wrong == nil {
-			wrong = usage("--%s does not belong to --%s; it takes --%s", f.Name, o.verb, strings.Join(takes[6:], ", --"))
+			its := "nothing of its own"
+			if own := takes[len(strings.Fields(forAll))+1:]; len(own) > 0 {
+				its = "--" + strings.Join(own, ", --")
+			}
+			wrong = usage("--%s does not belong to --%s; it takes %s", f.Name, o.verb, its)
 		}
 	})
 	if wrong != nil {
@@ -146,6 +151,7 @@ func (o *options) check(takes []string) error {
 		}
 	}
 	switch {
+	case o.verb == "settings":
 	case (o.bootstrap == "") == (o.store == ""):
 		return usage("one of --bootstrap-server HOST:PORT and --store DIR is needed: where the desired state is")
 	case o.store != "" && o.commandConfig != "":
@@ -172,7 +178,7 @@ func split(list string) []string {
 // help is what -help prints.
 func help() string {
 	var b strings.Builder
-	b.WriteString("Usage: kafka-mirror (--bootstrap-server HOST:PORT [--command-config FILE] | --store DIR) VERB [OPTION …]\n\nVerbs:\n")
+	b.WriteString("Usage: kafka-mirror (--bootstrap-server HOST:PORT [--command-config FILE] | --store DIR) VERB [OPTION …]\n       kafka-mirror --settings\n\nVerbs:\n")
 	for _, v := range verbs {
 		fmt.Fprintf(&b, "  --%-10s %s\n", v.name, v.doc)
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -48,7 +50,7 @@ func exitStatus(err error) int {
 
 // inFlags are the library's names of what the operator has to do, and this program's.
 var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "--plan", "Intent.DestinationClusterID", "--destination-cluster-id", "(Partial)", "(--partial)",
-	"(Config.ReplicationFactor)", "in --command-config", "AlterConfig", "--alter", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
+	"(Config.ReplicationFactor)", "in --command-config", "record it with AlterConfig,", "record it with --alter --mirror-config FILE,", "AlterConfig", "--alter", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
 	"Resume goes", "--resume goes", "Start begins", "--start begins", "Stop is accepted", "--stop is accepted", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon")
 
 func oneLine(err error) string {
@@ -205,7 +207,7 @@ func (p *program) showDescriptions(all []mirror.Description) error {
 	shown := []described{}
 	for i, d := range all {
 		if !p.json {
-			fmt.Fprint(p.out, strings.Repeat("\n", min(i, 1)), d)
+			fmt.Fprint(p.out, strings.Repeat("\n", min(i, 1)), brief(d))
 			continue
 		}
 		x := described{
@@ -226,6 +228,78 @@ func (p *program) showDescriptions(all []mirror.Description) error {
 	}
 	if p.json {
 		return p.asJSON(map[string]any{"Mirrors": shown})
+	}
+	return nil
+}
+
+// brief is a description for a terminal: a row of the table of nodes has the beginning of what is wrong with the source, the rest is below it, and what befalls several topics alike is told once.
+func brief(d mirror.Description) mirror.Description {
+	const most = 40
+	d.Nodes = slices.Clone(d.Nodes)
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		var troubles []string
+		if why := []rune(n.SourceError); len(why) > most {
+			troubles = append(troubles, "source: "+n.SourceError)
+			n.SourceError = string(why[:most]) + "…"
+		}
+		topics := map[string][]string{}
+		for _, line := range n.Trouble {
+			topic, why, _ := strings.Cut(line, ": ")
+			topics[why] = append(topics[why], topic)
+		}
+		for _, line := range n.Trouble {
+			_, why, _ := strings.Cut(line, ": ")
+			switch names := topics[why]; {
+			case len(names) == 1:
+				troubles = append(troubles, line)
+			case len(names) > 1:
+				const shown = 3
+				who := strings.Join(names[:min(len(names), shown)], ", ")
+				if len(names) > shown {
+					who += fmt.Sprintf(" and %d more topics", len(names)-shown)
+				}
+				troubles = append(troubles, who+": "+why)
+				topics[why] = nil
+			}
+		}
+		n.Trouble = troubles
+	}
+	return d
+}
+
+// showSettings shows which settings there are, by who has them.
+func (p *program) showSettings(all []mirror.SettingDefinition) error {
+	if p.json {
+		return p.asJSON(map[string]any{"Settings": all})
+	}
+	for i, level := range []struct {
+		mirror.SettingLevel
+		title string
+	}{
+		{mirror.MirrorSetting, "Of a mirror (--mirror-config of --create and --alter):"},
+		{mirror.ConnectionSetting, "Of a mirror's connection to the source, and in --command-config of the one to the destination:"},
+		{mirror.NodeSetting, "Of a process that runs mirrors; in --command-config those of the topics of the desired state:"},
+	} {
+		fmt.Fprintln(p.out, strings.Repeat("\n", min(i, 1))+level.title)
+		w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "NAME\tDEFAULT\tWHAT IT IS")
+		below := ""
+		for _, s := range all {
+			if s.Level == level.SettingLevel {
+				what, _, _ := strings.Cut(s.Doc, ". ")
+				value := cmp.Or(s.Default, "-")
+				if len(value) > 30 {
+					below += fmt.Sprintf("default of %s: %s\n", s.Name, value)
+					value = "see below"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, value, strings.TrimSuffix(what, "."))
+			}
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprint(p.out, below)
 	}
 	return nil
 }

@@ -24,6 +24,8 @@ type place struct {
 	name    string // for people
 	records keyedlog.Log
 	topics  mirror.TopicLookup // nil: nobody to ask about the destination
+	admin   *kadm.Client       // of the cluster that topics is
+	copies  int16              // that topics of the desired state are made with there
 	// connection reaches the cluster that topics is.
 	connection mirror.Settings
 	close      func()
@@ -84,7 +86,8 @@ func (p *program) openPlace(ctx context.Context) (place, error) {
 		records.Close()
 		return place{}, fmt.Errorf("--bootstrap-server %s: %w", p.bootstrap, err)
 	}
-	return place{name: p.bootstrap, records: records, topics: cluster{kadm.NewClient(client)}, connection: settings, close: func() { client.Close(); records.Close() }}, nil
+	admin := kadm.NewClient(client)
+	return place{name: p.bootstrap, records: records, topics: cluster{admin}, admin: admin, copies: node.StateReplicationFactor, connection: settings, close: func() { client.Close(); records.Close() }}, nil
 }
 
 // readSettings reads a properties file, and says what is doubtful about it.

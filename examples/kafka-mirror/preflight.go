@@ -64,6 +64,9 @@ func (p *program) preflight(ctx context.Context, given mirror.Settings) error {
 		cfg.Destination = looked{p.place.topics, reader, reader, reader}
 	}
 	report := mirror.Preflight(ctx, cfg)
+	if p.place.admin != nil {
+		report.Findings = append(report.Findings, p.enoughBrokers(ctx)...)
+	}
 	if p.json {
 		if err := p.asJSON(report); err != nil {
 			return err
@@ -73,6 +76,34 @@ func (p *program) preflight(ctx context.Context, given mirror.Settings) error {
 	}
 	if err := report.Err(); err != nil {
 		return &shownError{err}
+	}
+	return nil
+}
+
+// stateTopics are two of the topics of the desired state: the first record makes them, and the others are made like them.
+var stateTopics = []string{"__mirror_control", "__mirror_state"}
+
+// enoughBrokers says whether the topics of the desired state can be made: each copy of them needs a broker. Where they are there, or nobody can say, it is silent: then --create is, or says more.
+func (p *program) enoughBrokers(ctx context.Context) []mirror.Finding {
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	found, err := p.place.admin.ListTopicsWithInternal(bounded, stateTopics...)
+	if err != nil {
+		return nil
+	}
+	missing := slices.ContainsFunc(stateTopics, func(name string) bool { return !found.Has(name) })
+	cluster, err := p.place.admin.BrokerMetadata(bounded)
+	if brokers := len(cluster.Brokers); err == nil && missing && brokers > 0 {
+		f := mirror.Finding{Kind: mirror.AboutTopics, Severity: mirror.FindingFine, Side: mirror.AtDestination, Names: stateTopics,
+			What: "1 broker is enough for one copy of the topics of the desired state, which --create makes"}
+		if brokers > 1 {
+			f.What = fmt.Sprintf("%d brokers are enough for copies of the topics of the desired state, which --create makes: %d", brokers, p.place.copies)
+		}
+		if brokers < int(p.place.copies) {
+			f.Severity, f.What = mirror.FindingBlocks, fmt.Sprintf("it has %d of the %d brokers that the copies of the topics of the desired state need", brokers, p.place.copies)
+			f.Do = fmt.Sprintf("lower that, knowing that the state of all mirrors lies there: the line mirror.state.topic.replication.factor=%d in the file of --command-config", brokers)
+		}
+		return []mirror.Finding{f}
 	}
 	return nil
 }

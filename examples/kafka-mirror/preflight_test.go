@@ -63,6 +63,10 @@ func TestPreflight(t *testing.T) {
 	}
 	golden(t, "preflight.txt", masked(s.text.String()))
 
+	one := writeFile(t, "one.properties", "mirror.state.topic.replication.factor=1")
+	if _, out, complaints := command(t, append(cluster("--mirror-config", config), "--command-config", one)...); !strings.Contains(out, "fine    destination, topics: 1 broker is enough for one copy") {
+		t.Errorf("with what the finding says it still blocks:\n%s%s", out, complaints)
+	}
 	status, out, _ := command(t, append(cluster("--mirror-config", config, "--topics", "ordres"), "--json")...)
 	var r mirror.PreflightReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil || status != 1 || r.SourceClusterID != sourceID || r.Err() == nil {

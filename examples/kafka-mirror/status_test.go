@@ -55,6 +55,25 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
+// TestOneLineForWhatBefallsAll: a dead source is one row of the table of nodes and one line below it, however many topics there are.
+func TestOneLineForWhatBefallsAll(t *testing.T) {
+	const why = "kafkasource: asking for metadata: the source did not answer for 30s: unable to dial: dial tcp primary:9092: connect: connection refused"
+	d := mirror.Description{Nodes: []mirror.DescribedNode{
+		{NodeReport: mirror.NodeReport{Owner: "mirror-1", SourceError: why, Trouble: []string{"a: " + why, "b: " + why, "c: other: reason", "d: " + why, "e: " + why, "f: " + why}}},
+		{NodeReport: mirror.NodeReport{Owner: "mirror-2", SourceError: "down"}},
+	}}
+	d.Mirror = "dr"
+	text := brief(d).String()
+	for _, want := range []string{"node mirror-1: source: " + why + "\n", "node mirror-1: a, b, d and 2 more topics: " + why + "\n", "node mirror-1: c: other: reason\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if strings.Count(text, "node mirror-1: ") != 3 || strings.Count(text, "connection refused") != 2 || !strings.Contains(text, "  down\n") || d.Nodes[0].SourceError != why || len(d.Nodes[0].Trouble) != 6 {
+		t.Errorf("\n%s", text)
+	}
+}
+
 // TestNobodysWordsMakeALine: whoever may write an entry of the history, or is quoted in an error, makes no line that somebody else seems to have written.
 func TestNobodysWordsMakeALine(t *testing.T) {
 	const forged = "x\n3  2026-01-01 00:00:00 UTC  stop orders  by root\r\x1b[2K"

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/filestore"
 )
 
@@ -70,7 +71,7 @@ func TestMistakes(t *testing.T) {
 		"", "--create --start --store DIR", "--lst --store DIR", "--mirror-conf x", "describe dr", "--list", "--list --store DIR --bootstrap-server standby:9092",
 		"--list --store DIR --command-config x", "--start --store DIR", "--create --store DIR --mirror dr", "--alter --store DIR --mirror dr", "--start --store DIR --mirror dr",
 		"--start --store DIR --mirror dr --topics a --all-topics", "--start --store DIR --mirror dr --topics a --purge", "--describe --store DIR --mirror dr --yes",
-		"--list --store DIR --timeout 0s", "--list --store DIR --timeout soon", "--list --store OTHER", "--list --store DAMAGED",
+		"--list --mirror dr --store DIR", "--settings --mirror dr", "--list --store DIR --timeout 0s", "--list --store DIR --timeout soon", "--list --store OTHER", "--list --store DAMAGED",
 		"--create --store DIR --mirror new --mirror-config missing.properties", "--create --store DIR --mirror new --mirror-config empty.properties",
 		"--create --store DIR --mirror new --mirror-config typo.properties", "--create --store DIR --mirror new --mirror-config literal.properties",
 		"--create --store DIR --mirror new --mirror-config nocolon.properties", "--create --store DIR --mirror new --mirror-config java.properties",
@@ -255,6 +256,25 @@ func TestJSON(t *testing.T) {
 	}
 	if entries := run(0, "--history", "--mirror", "dr")["History"].([]any); len(entries) != 3 || entries[2].(map[string]any)["Reason"] != "r" {
 		t.Errorf("the history is %v", entries)
+	}
+}
+
+// TestSettings: each setting is listed, with no cluster; and with --json all that is known of it.
+func TestSettings(t *testing.T) {
+	status, out, complaints := command(t, "--settings")
+	if status != 0 || complaints != "" {
+		t.Fatalf("exit status %d\n%s", status, complaints)
+	}
+	golden(t, "settings.txt", out)
+	_, document, _ := command(t, "--settings", "--json")
+	var all struct{ Settings []mirror.SettingDefinition }
+	if err := json.Unmarshal([]byte(document), &all); err != nil || len(all.Settings) != len(mirror.SettingDefinitions()) {
+		t.Errorf("%d settings, %v", len(all.Settings), err)
+	}
+	for _, s := range mirror.SettingDefinitions() {
+		if !strings.Contains(out, "\n"+s.Name+" ") {
+			t.Errorf("%s is not listed", s.Name)
+		}
 	}
 }
 

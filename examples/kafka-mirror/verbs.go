@@ -23,6 +23,9 @@ func (p *program) admin(name string) (*mirror.Admin, error) {
 
 // do opens the desired state and does what the verb says.
 func (p *program) do(ctx context.Context) (err error) {
+	if p.verb == "settings" {
+		return p.showSettings(mirror.SettingDefinitions())
+	}
 	var settings mirror.Settings
 	if p.mirrorConfig != "" {
 		if settings, err = p.readSettings("--mirror-config", p.mirrorConfig); err != nil {

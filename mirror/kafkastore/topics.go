@@ -131,7 +131,7 @@ func (s *Store) create(ctx context.Context, topics []string) error {
 		case kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed:
 			return &AccessError{Resource: "topic", Name: t.Topic, Right: "Create", Err: err}
 		case kerr.InvalidReplicationFactor:
-			return &TopicError{t.Topic, fmt.Errorf("%w: the cluster has not the %d brokers that its copies need; lower mirror.state.topic.replication.factor (Config.ReplicationFactor), "+
+			return &TopicError{t.Topic, fmt.Errorf("%w: the cluster has not the %d brokers that its copies need; lower it, as by the line mirror.state.topic.replication.factor=1 (Config.ReplicationFactor), "+
 				"knowing that the state of all mirrors lies there", err, s.cfg.ReplicationFactor)}
 		case kerr.PolicyViolation, kerr.InvalidConfig, kerr.InvalidPartitions, kerr.InvalidRequest:
 			message := ""
