@@ -2,7 +2,7 @@
 //
 //	go run ./examples/joinkafka -source primary:9092 -topic orders -controllers standby:9093 -state standby:9092 -listen 10.0.0.9:9990 -folder /var/lib/mirror
 //
-// It mirrors until it is interrupted, and goes on where it was when it is started again, however it ended. What is wanted is kept in the destination cluster: examples/kafka-mirror stops
+// It makes the mirror, if kafka-mirror --create has not, with -source as its bootstrap.servers. It mirrors until it is interrupted, and goes on where it was when it is started again, however it ended. What is wanted is kept in the destination cluster: examples/kafka-mirror stops
 // (fails over), pauses and describes from anywhere. The topics cannot be read or written at the destination until they are stopped. An existing topic of that name at the destination is
 // closed for clients if it is empty, and refused if it is not.
 //
@@ -23,6 +23,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
@@ -82,6 +84,9 @@ func main() {
 	}
 	if err := do(ctx, os.Stdout, o); err != nil {
 		fmt.Fprintln(os.Stderr, "joinkafka:", err)
+		if errors.Is(err, kerr.InvalidReplicationFactor) {
+			fmt.Fprintln(os.Stderr, "joinkafka: here that is -replicas, as in -replicas 1")
+		}
 		os.Exit(1)
 	}
 }
@@ -134,6 +139,9 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := recordSource(ctx, m.Admin(), wanted, o); err != nil {
+		return err
+	}
 	fresh := slices.DeleteFunc(slices.Clone(o.topics), func(topic string) bool {
 		_, known := wanted.Topic(topic)
 		return known
@@ -170,6 +178,25 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 			}
 		}
 	}
+}
+
+// recordSource lets verbs elsewhere ask the source: a mirror that does not exist yet is made with the address of -source in its settings, and one that has none gets it. What somebody has
+// recorded stays. A mirror that was deleted is not made again: the start that follows says what to do.
+func recordSource(ctx context.Context, admin *mirror.Admin, wanted mirror.ControlState, o options) (err error) {
+	settings := mirror.Settings{"bootstrap.servers": strings.Join(o.source, ",")}
+	entry, there := wanted.Mirror(o.name)
+	_, deleted := wanted.DeletedMirror(o.name)
+	intent := mirror.Intent{Reason: "joinkafka was started with this -source"}
+	switch {
+	case !there && !deleted:
+		_, err = admin.Create(ctx, settings, mirror.CreateOptions{Intent: intent})
+	case there && entry.Settings.Effective("bootstrap.servers") == "":
+		_, err = admin.AlterConfig(ctx, settings, nil, mirror.AlterConfigOptions{Intent: intent})
+	}
+	if errors.Is(err, &mirror.Error{Code: mirror.ClusterMirrorAlreadyExists}) {
+		return nil // somebody has made it meanwhile
+	}
+	return err
 }
 
 func because(reason string) string {

@@ -60,7 +60,13 @@ func preflight(ctx context.Context, out io.Writer, o options) error {
 	defer destination.Close()
 	mirroring := mirror.Preflight(ctx, mirror.PreflightConfig{Mirror: o.name, Topics: o.topics, Source: source, Destination: lookedAt{destination}})
 	fmt.Fprint(out, mirroring)
-	if joining.Err() != nil || mirroring.Err() != nil {
+	few := false
+	if info, err := destination.Cluster(ctx); err == nil && len(info.Brokers) < o.replicas {
+		few = true
+		fmt.Fprintf(out, "\nblocks  destination: it has %d of the %d brokers that copies need (-replicas): topics cannot be made, neither those of the desired state nor mirrored ones\n        → add -replicas %d, "+
+			"knowing that nothing is left of what lies on a broker that is lost\n", len(info.Brokers), o.replicas, len(info.Brokers))
+	}
+	if few || joining.Err() != nil || mirroring.Err() != nil {
 		return errStandsInTheWay
 	}
 	return nil

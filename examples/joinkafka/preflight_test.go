@@ -32,7 +32,7 @@ func TestPreflightNamesWhatStandsInTheWay(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "folder")
 	out := &output{}
 	err = preflight(t.Context(), out, options{
-		source: source.ListenAddrs(), topics: []string{"orders", "ordres"}, controllers: []string{nobody}, state: standby.ListenAddrs(), listen: "127.0.0.1:0", folder: folder, name: "dr", node: 9999, replicas: 1,
+		source: source.ListenAddrs(), topics: []string{"orders", "ordres"}, controllers: []string{nobody}, state: standby.ListenAddrs(), listen: "127.0.0.1:0", folder: folder, name: "dr", node: 9999, replicas: 3,
 	})
 	if !errors.Is(err, errStandsInTheWay) {
 		t.Errorf("%v\n%s", err, out)
@@ -40,6 +40,7 @@ func TestPreflightNamesWhatStandsInTheWay(t *testing.T) {
 	for _, words := range []string{
 		"blocks controllers: none of the controllers [" + nobody + "] can be used", "PREFLIGHT  mirror dr\n", "blocks  source, topics: it has no such topic (ordres)",
 		"blocks  destination, topics: 1 topic has more partitions than at the source (orders)",
+		"blocks  destination: it has 1 of the 3 brokers", "→ add -replicas 1, ",
 	} {
 		if !strings.Contains(out.String(), words) {
 			t.Errorf("%q is not in\n%s", words, out)
