@@ -59,6 +59,9 @@ func copying(t *testing.T, partitions int32, n int, change ...func(*mirror.Confi
 	return m
 }
 
+// rarely looks at the source every ten minutes: for tests of days.
+func rarely(c *mirror.Config) { c.RefreshInterval, c.Fetch.MaxWait = 10*time.Minute, time.Minute }
+
 // again ends the process and starts another one.
 func (p *pair) again(t *testing.T, change ...func(*mirror.Config)) {
 	t.Helper()
@@ -518,7 +521,9 @@ func TestDecision17OffsetsThatStandStillAreRenewed(tt *testing.T) {
 			}
 			return nil
 		}})
+		m.again(tt, rarely)
 		time.Sleep(24 * time.Hour)
+		synctest.Wait()
 		if writes < 3 || writes > 5 {
 			tt.Errorf("written %d times in a day", writes)
 		}
@@ -686,7 +691,9 @@ func TestSection6GroupsThatAreNotFollowedAnyMoreAreForgotten(tt *testing.T) {
 		m.b.at("excluded", t(0), 3)
 		set(tt, m.b, "mirror.groups.exclude", "excluded")
 		m.b.at("console", t(0), 10)
+		m.again(tt, rarely)
 		time.Sleep(72 * time.Hour)
+		synctest.Wait()
 		expect(tt, "remembered", remembered(), []string{"g"})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
@@ -155,15 +156,17 @@ func TestF59WhatCanBeReadOfAGroupIsFollowed(tt *testing.T) {
 func TestDecision17EachPartitionIsRenewed(tt *testing.T) {
 	bubble(tt, func(tt *testing.T) {
 		d := &partial{writes: map[mirror.TopicPartition]int{}}
-		m := copying(tt, 2, 1000, func(c *mirror.Config) { d.Cluster = c.Destination.(*memlog.Cluster); c.Destination = d })
+		m := copying(tt, 2, 1000, func(c *mirror.Config) { d.Cluster = c.Destination.(*memlog.Cluster); c.Destination = d; rarely(c) })
 		m.a.commit("g", t(1), 60)
 		m.a.commit("g", t(0), 0)
-		refreshes(2)
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
 		clear(d.writes)
 		for i := range int64(48) {
 			m.a.commit("g", t(0), i)
 			time.Sleep(30 * time.Minute)
 		}
+		synctest.Wait()
 		if d.writes[t(1)] < 2 {
 			tt.Errorf("t-1 renewed %d times in a day, t-0 written %d times", d.writes[t(1)], d.writes[t(0)])
 		}
@@ -342,9 +345,11 @@ func TestDecision17TopicsThatAreGoneAreForgotten(tt *testing.T) {
 			}
 			refreshes(2)
 		}
+		m.again(tt, rarely)
 		time.Sleep(60 * time.Hour)
 		m.a.commit("g", t(0), 5)
-		refreshes(3)
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
 		for _, p := range wanted(tt, m.b).Provenance {
 			if strings.Contains(p.Name+p.Value, "day-0") {
 				tt.Errorf("kept: %+v", p)
