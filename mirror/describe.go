@@ -64,6 +64,7 @@ type Description struct {
 	unread     string                       // which groups cannot be read, "" if none
 	looked     map[TopicPartition]time.Time // when the process that mirrors a partition looked at groups last
 	opened     map[TopicPartition]bool      // partitions that are STOPPED: their groups are not followed any more
+	stopping   map[TopicPartition]bool      // the others of topics that are wanted stopped
 	copies     map[TopicPartition]metadatasync.Copy
 	deaf       bool // reports cannot be read: nothing is known of processes, which does not say that there are none
 }

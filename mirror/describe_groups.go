@@ -35,7 +35,7 @@ func (d *Description) fillGroups(s *ControlState, reports *Reports) {
 			looked[n.Owner] = n.GroupsSeen
 		}
 	}
-	d.looked, d.opened, d.copies = map[TopicPartition]time.Time{}, map[TopicPartition]bool{}, map[TopicPartition]metadatasync.Copy{}
+	d.looked, d.opened, d.stopping, d.copies = map[TopicPartition]time.Time{}, map[TopicPartition]bool{}, map[TopicPartition]bool{}, map[TopicPartition]metadatasync.Copy{}
 	for _, t := range d.Topics {
 		for _, p := range t.Partitions {
 			tp := TopicPartition{t.Topic, p.Partition}
@@ -50,6 +50,8 @@ func (d *Description) fillGroups(s *ControlState, reports *Reports) {
 			switch {
 			case p.State == statemachine.Stopped.String():
 				d.opened[tp] = true
+			case t.want == statemachine.WantStopped:
+				d.stopping[tp] = true
 			case p.State == statemachine.Mirroring.String(): // of others nothing is looked at
 				d.looked[tp] = looked[p.Owner]
 			}
@@ -171,11 +173,18 @@ func (d Description) GroupTable() string {
 			case p.Source != p.Here:
 				why = asNear
 			}
+			when := recorded
+			if p.earlier() {
+				when = "earlier"
+			}
+			if d.stopping[p.TopicPartition] {
+				why = strings.TrimSuffix("to be stopped; "+why, "; ")
+			}
 			if d.opened[p.TopicPartition] {
 				why = strings.TrimSuffix("followed until the stop; "+why, "; ")
 			}
 			rows = append(rows, []string{name, fmt.Sprintf("%s-%d", p.Topic, p.Partition), KnownNumber(p.Source).String(), dash(KnownNumber(p.Here)), dash(KnownNumber(p.Written)),
-				inOffsets(p.Behind(), p.Skips()), recorded, why})
+				inOffsets(p.Behind(), p.Skips()), when, why})
 		}
 		advice = append(advice, d.advice(g)...)
 	}

@@ -30,6 +30,11 @@ func (p *GroupPartitionStatus) hidden() bool {
 	return false
 }
 
+// earlier says that where the source has the group is from an earlier look than the group's last, and nobody knows from when.
+func (p *GroupPartitionStatus) earlier() bool {
+	return p.Skipped == skippedWords(skippedNotMirrored) || p.Skipped == skippedWords(skippedPending)
+}
+
 // others says that the group is not the mirror's to move in this partition: it has members at the destination, or somebody else has moved it there.
 func (p *GroupPartitionStatus) others() bool {
 	return p.Skipped == skippedWords(skippedActive) || p.Skipped == skippedWords(skippedMoved)

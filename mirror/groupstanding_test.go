@@ -29,7 +29,8 @@ func TestF88PlanSaysWhereEachGroupGoesOn(t *testing.T) {
 		{"refused", status(60, 50, skippedWords(skippedRefused)), "g t-0 goes on at 60 (as at the source 23s ago; refused by the destination)\n"},
 		{"unreadable", status(60, 50, skippedWords(skippedUnreadable)), "g t-0 goes on at 60 (as at the source 23s ago; it could not be read at the destination)\n"},
 		{"only intended", status(60, Unknown, skippedWords(skippedUnknown)), "g t-0 goes on at 60 (as at the source 23s ago; it is not known whether it was written)\n"},
-		{"paused", status(60, 60, skippedWords(skippedNotMirrored)), "g t-0 goes on at 60 (as at the source 23s ago; the partition is not mirrored now"},
+		{"paused", status(60, 60, skippedWords(skippedNotMirrored)), "g t-0 goes on at 60 (as at the source at an earlier look; the partition is not mirrored now"},
+		{"a commit is under way", status(60, 60, skippedWords(skippedPending)), "g t-0 goes on at 60 (as at the source at an earlier look; a transaction is committing it)\n"},
 		{"moved", status(60, 64, skippedWords(skippedMoved)), "g t-0 stays where it is, at 64: SKIPS 4 (moved at the destination; 60 at the source 23s ago)\n"},
 		{"active", status(60, 57, skippedWords(skippedActive)), "g t-0 stays where it is, at 57: READS AGAIN 3 (active at the destination; 60 at the source 23s ago)\n"},
 		{"active, without an offset", status(60, Unknown, skippedWords(skippedActive)), "g t-0 stays without an offset, and begins as its auto.offset.reset says (active at the destination; 60 at the source 23s ago)\n"},
@@ -42,7 +43,7 @@ func TestF88PlanSaysWhereEachGroupGoesOn(t *testing.T) {
 			s.Groups = []GroupStatus{c.group}
 			p := PlanFailover(s, FailoverOptions{})
 			checkPlan(t, p, "After the stop, at the destination:\n", c.says)
-			known := p.GroupPlaces[0].Place != Number{} && !p.GroupPlaces[0].Stays
+			known := !p.GroupPlaces[0].Seen.IsZero() && !p.GroupPlaces[0].Stays
 			if says := strings.Contains(p.String(), "What groups committed at the source after that is not known: they read it again. The oldest of these moments is 2026-03-14 03:12:21 UTC.\n"); says != known {
 				t.Errorf("%v\n%s", p.GroupPlaces, p)
 			}
@@ -164,11 +165,13 @@ func TestDescribeOfAStopSaysUntilWhenGroupsWereFollowed(t *testing.T) {
 	left.Here = 70
 	remember(t, c, "m", groupMemory{Group: "gone", Looked: planTime.Add(-time.Hour), Partitions: map[TopicPartition]partitionMemory{done: memoryOf(58, 58, "")}},
 		groupMemory{Group: "left", Active: true, Looked: planTime.Add(-time.Hour), Partitions: map[TopicPartition]partitionMemory{done: left}},
+		groupMemory{Group: "held", Looked: planTime.Add(-time.Second), Partitions: map[TopicPartition]partitionMemory{{"held", 0}: memoryOf(7, 7, skippedNotMirrored)}},
 		groupMemory{Group: "here", Looked: planTime.Add(-time.Hour), Partitions: map[TopicPartition]partitionMemory{orders: memoryOf(7, 7, "")}})
 	text := describe(t, w, c).GroupTable()
 	for _, want := range []string{
-		"groups: 1 followed, 2 followed until the stop, looked at 60m ago; 1 not in step: left (active at the destination)\n",
+		"groups: 2 followed, 2 followed until the stop, looked at 1s ago; 2 not in step: held (the partition is not mirrored now, and was not looked at), left (active at the destination)\n",
 		"gone   done-0     58             58              58       none        60m ago   followed until the stop\n",
+		"held   held-0     7              7               7        unknown     earlier   the partition is not mirrored now, and was not looked at\n",
 		"left   done-0     60             70              -        SKIPS 10    60m ago   followed until the stop; active at the destination\n",
 		"left: stop its members, if it has any, then kafka-consumer-groups.sh --bootstrap-server DESTINATION:PORT --reset-offsets --group 'left' --topic done:0 --to-offset 58 --execute\n",
 	} {
@@ -178,6 +181,7 @@ func TestDescribeOfAStopSaysUntilWhenGroupsWereFollowed(t *testing.T) {
 	}
 	mustUpdate(t, c, func(s *ControlState) {
 		s.removeProvenance(Provenance{Mirror: "m", Kind: groupProvenance, Name: "here"})
+		s.removeProvenance(Provenance{Mirror: "m", Kind: groupProvenance, Name: "held"})
 	})
 	report(t, c, NodeReport{Owner: "node-2", Mirror: "m", Seen: planTime, GroupsSeen: planTime}) // it looks, and has nothing to look at
 	if text := describe(t, w, c).GroupTable(); !strings.HasPrefix(text, "groups: 2 followed until the stop, looked at 60m ago; 1 not in step: left ") {

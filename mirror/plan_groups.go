@@ -37,7 +37,7 @@ type PlanGroupPartition struct {
 	Written   Number    `json:"written"`       // what the mirror wrote at the destination last; unknown: nothing, or somebody has moved it since
 	Behind    Number    `json:"behind"`        // offsets that it reads again if it goes on at Here (GroupPartitionStatus.Behind)
 	Skips     Number    `json:"skips"`         // offsets that it does not read if it goes on at Here, and that it has not read at the source
-	Seen      time.Time `json:"seen,omitzero"` // when Source was so; zero, and absent in JSON: never
+	Seen      time.Time `json:"seen,omitzero"` // when Source was so; zero, and absent in JSON: never, or at an earlier look
 	Reason    string    `json:"reason"`        // why it is not where the source has it
 }
 
@@ -51,7 +51,7 @@ type PlanGroupPlace struct {
 	Place     Number    `json:"place"`         // where the mirror would have it; At of one that does not stay
 	Stays     bool      `json:"stays"`         // the stop does not move it: At is where the destination has it
 	Source    Number    `json:"source"`        // where the source had it
-	Seen      time.Time `json:"seen,omitzero"` // when that was; zero, and absent in JSON: never
+	Seen      time.Time `json:"seen,omitzero"` // when that was; zero, and absent in JSON: never, or at an earlier look
 	Written   Number    `json:"written"`       // what the mirror wrote at the destination last; unknown: nothing, or somebody has moved it since
 	Behind    Number    `json:"behind"`        // of one that stays: offsets that it reads again
 	Skips     Number    `json:"skips"`         // of one that stays: offsets that it has not read at the source, and does not read
@@ -135,7 +135,7 @@ func places(status *GroupStatus, sides map[string]side, copies map[TopicPartitio
 		}
 		y := PlanGroupPlace{Group: status.Group, Kind: status.Kind.String(), Topic: x.Topic, Partition: x.Partition, Source: KnownNumber(x.Source), Written: KnownNumber(x.Written),
 			Reason: x.outOfStep()}
-		if x.Source >= 0 {
+		if x.Source >= 0 && !x.earlier() {
 			y.Seen = seen
 		}
 		switch {
@@ -191,7 +191,7 @@ func planGroup(status *GroupStatus, sides map[string]side, internal []string) Pl
 		}
 		y := PlanGroupPartition{Topic: x.Topic, Partition: x.Partition, Source: KnownNumber(x.Source), Here: KnownNumber(x.Here), Written: KnownNumber(x.Written), Behind: x.Behind(), Skips: x.Skips(),
 			Reason: x.outOfStep()}
-		if x.Source >= 0 {
+		if x.Source >= 0 && !x.earlier() {
 			y.Seen = g.Seen
 		}
 		switch {
@@ -414,7 +414,10 @@ func (p *FailoverPlan) placeLine(x *PlanGroupPlace) string {
 	who := fmt.Sprintf("%s %s-%d", groupName(x.Group, x.Kind), x.Topic, x.Partition)
 	source, hasSource := x.Source.Value()
 	when := " " + age(p.Taken.Sub(x.Seen))
-	if p.looked != nil {
+	switch {
+	case x.Seen.IsZero():
+		when = " at an earlier look"
+	case p.looked != nil:
 		when = ", recorded" + when
 	}
 	var why []string
@@ -423,7 +426,7 @@ func (p *FailoverPlan) placeLine(x *PlanGroupPlace) string {
 	}
 	at, known := x.At.Value()
 	switch {
-	case x.Seen.IsZero() && !x.Stays:
+	case !known && !x.Stays:
 		return fmt.Sprintf("%s goes on where the destination has it, which is not known (%s)", who, cmp.Or(x.Reason, neverLooked))
 	case x.Stays:
 		if hasSource {
@@ -484,7 +487,9 @@ func (p *FailoverPlan) groupRow(g *PlanGroup, x *PlanGroupPartition) []string {
 		plan = "stays"
 	}
 	source, apart := "unknown", inOffsets(x.Behind, x.Skips)
-	if _, known := x.Source.Value(); known {
+	if _, known := x.Source.Value(); known && x.Seen.IsZero() {
+		source = fmt.Sprintf("%s, at an earlier look", x.Source)
+	} else if known {
 		how := "seen"
 		if p.looked != nil {
 			how = "recorded"

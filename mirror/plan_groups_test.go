@@ -165,7 +165,7 @@ func TestPlanNamesGroupsThatNeedSomebody(t *testing.T) {
 		}), "500, seen 1s ago  -               500      unknown     it is not known"},
 		{"of a partition that is paused", with(one, func(g *GroupStatus) {
 			g.Partitions[0].Skipped = "the partition is not mirrored now, and was not looked at"
-		}), "500, seen 1s ago  500             500      unknown     the partition is not mirrored now"},
+		}), "500, at an earlier look  500             500      unknown     the partition is not mirrored now"},
 		{"unreadable", with(one, func(g *GroupStatus) { g.Partitions[0].Skipped = "it could not be read at the destination" }), "500, seen 1s ago  500             500      unknown     it could not be read"},
 		{"ahead of the copy, so that it is where the copy ends", reads("g", time.Second, at("t", 1010, 1000)), ""},
 		{"moved at the destination", with(one, func(g *GroupStatus) { g.Partitions[0].Here, g.Partitions[0].Skipped = 504, "moved at the destination" }), "SKIPS 4     moved at the destination"},
