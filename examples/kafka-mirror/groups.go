@@ -54,7 +54,9 @@ func (p *program) groups(ctx context.Context, a *mirror.Admin) error {
 	for _, g := range d.Groups {
 		x := followedGroup{Group: g.Group, Kind: g.Kind.String(), Active: g.Active, Recorded: known(g.Seen), Partitions: []followedPartition{}}
 		for _, q := range g.Partitions {
-			x.Partitions = append(x.Partitions, followedPartition{q.Topic, q.Partition, mirror.KnownNumber(q.Source), mirror.KnownNumber(q.Here), mirror.KnownNumber(q.Written), q.Behind(), q.Skips(), q.Skipped, stopped[q.TopicPartition]})
+			x.Partitions = append(x.Partitions, followedPartition{
+				q.Topic, q.Partition, mirror.KnownNumber(q.Source), mirror.KnownNumber(q.Here), mirror.KnownNumber(q.Written), q.Behind(), q.Skips(), q.Skipped, stopped[q.TopicPartition],
+			})
 		}
 		shown.Groups = append(shown.Groups, x)
 	}
