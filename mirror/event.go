@@ -408,7 +408,11 @@ func (e GroupLeft) String() string {
 	if e.Active {
 		why = "it has members at the destination"
 	}
-	return line("%s: group %s is left where it is, %s: %s; seen last at %s", e.at(), e.Group, why, few(e.Partitions), stamp(e.Seen))
+	seen := ""
+	if !e.Seen.IsZero() {
+		seen = "; seen last at " + stamp(e.Seen)
+	}
+	return line("%s: group %s is left where it is, %s: %s%s", e.at(), e.Group, why, few(e.Partitions), seen)
 }
 
 // Level is Warn.

@@ -465,7 +465,7 @@ func (l *groupLook) decide(v groupView, memory groupMemory) (w groupWork, ok boo
 				continue
 			}
 			if v.here.Active || stranger {
-				leave(l.left, v.group, []TopicPartition{tp}, fmt.Sprintf("it is at %d, behind what was cut here at %d, and active", had.Offset, to.Offset))
+				leave(l.left, v.group, []TopicPartition{tp}, fmt.Sprintf("it is at %d, beyond what was cut at the destination at %d, and active", had.Offset, to.Offset))
 				continue
 			}
 			next = partitionMemory{Memory: metadatasync.Memory{Seen: metadatasync.None, SeenEpoch: metadatasync.None, Wrote: to.Offset, Before: had.Offset}, Here: to.Offset, Episode: p.episode, Renewed: l.now.UTC().Truncate(time.Minute)}
@@ -490,7 +490,7 @@ func (l *groupLook) decide(v groupView, memory groupMemory) (w groupWork, ok boo
 	for code, tps := range reasons {
 		words := skippedWords(code)
 		if stranger && code == skippedActive {
-			words = fmt.Sprintf("it is a %s here", v.here.Kind)
+			words = fmt.Sprintf("it is a %s at the destination", v.here.Kind)
 		}
 		leave(l.left, v.group, tps, words)
 	}
@@ -711,7 +711,7 @@ func (g *groupSync) stillThere(ctx context.Context, writer GroupWriter, work []g
 				at.Offset = Unknown
 			}
 			if at.Offset != w.from[tp] || !ok && now.hides(tp) || slices.Contains(now.Pending, tp) {
-				leave(left, w.group, []TopicPartition{tp}, "it was moved here in this moment")
+				leave(left, w.group, []TopicPartition{tp}, "it was moved at the destination in this moment")
 				back.miss(w, tp, "")
 				delete(w.write, tp)
 			}

@@ -457,7 +457,7 @@ func TestF88GroupThatIsActiveAtTheStopIsNamed(tt *testing.T) {
 		if len(left) != 1 {
 			tt.Fatalf("%v", left)
 		}
-		expectWords(tt, left[0].String(), "group g is left where it is", "it has members at the destination", "t-0 is at 300 here and was at 700 at the source")
+		expectWords(tt, left[0].String(), "group g is left where it is", "it has members at the destination", "t-0 is at 300 at the destination and was at 700 at the source")
 	})
 }
 
@@ -575,7 +575,7 @@ func TestSection6FiltersAndShareGroups(tt *testing.T) {
 		m.a.commit("odd", t(0), 50)
 		refreshes(2)
 		m.b.at("odd", t(0), 5)
-		m.skipped(tt, "group odd", "it is a share group here")
+		m.skipped(tt, "group odd", "it is a share group at the destination")
 	})
 }
 

@@ -20,7 +20,7 @@ type settleItem struct {
 	until time.Time // the stop goes on then
 }
 
-// settle puts the groups of a partition that is being stopped to where the source had them when they were seen last, and never behind where the mirror ended. Those of many partitions that are
+// settle puts the groups of a partition that is being stopped to where the source had them when they were seen last, and never beyond where the mirror ended. Those of many partitions that are
 // stopped together are read and written together. A stop does not wait longer than CallBound for that: what cannot be done by then is told, by group and with what to do, remembered, and
 // tried again behind the stop.
 func (g *groupSync) settle(r *runner, token partition.Token, end int64) {
@@ -284,7 +284,7 @@ func (g *groupSync) settleAll(ctx context.Context, places map[TopicPartition]las
 	here := map[string]Group{}
 	for _, group := range list {
 		here[group.Name] = group
-		if only == nil && !asked[group.Name] && filter.Matches(group.Name) { // to name those that are behind the end
+		if only == nil && !asked[group.Name] && filter.Matches(group.Name) { // to name those that are beyond the end
 			groups = append(groups, group)
 		}
 	}
@@ -356,7 +356,7 @@ func (g *groupSync) settleAll(ctx context.Context, places map[TopicPartition]las
 func (g *groupSync) decideLast(m groupMemory, here Group, at GroupOffsets, places map[TopicPartition]lastPlace, concerns func(groupMemory, TopicPartition) bool) (w groupWork, unsure []TopicPartition) {
 	now := time.Now()
 	w = newGroupWork(Group{Name: m.Group, Kind: m.Kind}, here.Active, m.Looked)
-	var behind []string
+	var elsewhere []string
 	for tp, had := range m.Partitions {
 		if !concerns(m, tp) {
 			continue
@@ -377,32 +377,32 @@ func (g *groupSync) decideLast(m groupMemory, here Group, at GroupOffsets, place
 		g.mu.Unlock()
 		source.Metadata = g.accepted(groupKey{m.Group, m.Kind}, tp, source.Metadata)
 		l := metadatasync.Look{Source: &source, Copy: place.copy, Memory: had.Memory, Active: here.Active || here.Name != "" && here.Kind != m.Kind, Renew: now.Sub(had.Renewed) >= renewAfter}
-		to, is2 := metadatasync.Place(source, place.copy).Offset, "nowhere"
+		to, placed := metadatasync.Place(source, place.copy).Offset, "nowhere"
 		if is {
-			l.Destination, is2 = &metadatasync.Offset{Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata}, fmt.Sprint(o.Offset)
+			l.Destination, placed = &metadatasync.Offset{Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata}, fmt.Sprint(o.Offset)
 			if source.Metadata == "" && o.Offset == to {
 				source.Metadata = o.Metadata // what the application put there is not known any more, and is there already
 			}
 		}
 		next := w.decided(tp, l, had, had.Episode, now)
 		w.memory.Partitions[tp] = next
-		if next.Skipped != "" && is2 != fmt.Sprint(to) {
-			behind = append(behind, fmt.Sprintf("%s-%d is at %s here and was at %d at the source", tp.Topic, tp.Partition, is2, had.Seen))
+		if next.Skipped != "" && placed != fmt.Sprint(to) {
+			elsewhere = append(elsewhere, fmt.Sprintf("%s-%d is at %s at the destination and was at %d at the source", tp.Topic, tp.Partition, placed, had.Seen))
 		}
 	}
-	if len(behind) > 0 {
-		slices.Sort(behind)
-		g.m.emit(GroupLeft{EventMeta: g.m.meta(TopicPartition{Partition: Unknown}), Group: m.Group, Active: here.Active, Partitions: behind, Seen: m.Looked})
+	if len(elsewhere) > 0 {
+		slices.Sort(elsewhere)
+		g.m.emit(GroupLeft{EventMeta: g.m.meta(TopicPartition{Partition: Unknown}), Group: m.Group, Active: here.Active, Partitions: elsewhere, Seen: m.Looked})
 	}
 	return w, unsure
 }
 
-// tellBeyond names a group that is not the mirror's and lies behind where the mirror ended: what is written below it now, it would never read.
+// tellBeyond names a group that is not the mirror's and lies beyond where the mirror ended: what is written below it now, it would never read.
 func (g *groupSync) tellBeyond(group, here Group, at GroupOffsets, places map[TopicPartition]lastPlace) {
 	var beyond []string
 	for tp, o := range at.Offsets {
 		if p, ok := places[tp]; ok && o.Offset > p.end {
-			beyond = append(beyond, fmt.Sprintf("%s-%d is at %d here, and the mirror ended at %d: it misses what is written in between", tp.Topic, tp.Partition, o.Offset, p.end))
+			beyond = append(beyond, fmt.Sprintf("%s-%d is at %d at the destination, and the mirror ended at %d: it misses what is written in between", tp.Topic, tp.Partition, o.Offset, p.end))
 		}
 	}
 	if len(beyond) > 0 {
