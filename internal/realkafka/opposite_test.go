@@ -381,7 +381,7 @@ func TestF73NoRightToSeeWhatTheSourceRecorded(t *testing.T) {
 	c.CreateTopic(kafkatest.Topic{Name: topic})
 	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("allowed", 10)...) // the user admin
 	r := open(t, c, as("right"))
-	c.Allow("User:mirror", []string{topic}, kadm.OpRead)
+	c.Allow("User:mirror", []string{topic}, kadm.OpRead, kadm.OpDescribeConfigs)
 	r.start(topic)
 	r.same(topic, 0, 10)
 

@@ -142,7 +142,7 @@ func TestF73DeniedTopicAndBack(t *testing.T) {
 		return kadm.NewACLs().Topics(topic).Allow("User:mirror").AllowHosts("*").Operations(kadm.OpRead).ResourcePatternType(kadm.ACLPatternLiteral)
 	}
 	// Read alone: it implies the right to describe.
-	c.Allow("User:mirror", []string{topic}, kadm.OpRead)
+	c.Allow("User:mirror", []string{topic}, kadm.OpRead, kadm.OpDescribeConfigs)
 	r := open(t, c, as("right"))
 	r.start(topic)
 	r.same(topic, 0, 10)
@@ -178,7 +178,7 @@ func TestF73DeniedTopicAndBack(t *testing.T) {
 	if p.End != 10 {
 		t.Errorf("the copy ends at %d", p.End)
 	}
-	c.Allow("User:mirror", []string{topic}, kadm.OpRead)
+	c.Allow("User:mirror", []string{topic}, kadm.OpRead, kadm.OpDescribeConfigs)
 	r.same(topic, 0, 20)
 }
 
@@ -198,7 +198,7 @@ func TestF72BlackHoleBeforeARealBroker(t *testing.T) {
 	c := secured(t)
 	topic := "f72-black-hole"
 	c.CreateTopic(kafkatest.Topic{Name: topic})
-	c.Allow("User:mirror", []string{topic}, kadm.OpRead)
+	c.Allow("User:mirror", []string{topic}, kadm.OpRead, kadm.OpDescribeConfigs)
 	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("ten", 10)...)
 	p := c.Proxy(1)
 	defer p.SetLink(proxy.Link{})
