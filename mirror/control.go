@@ -92,14 +92,6 @@ type Provenance struct {
 	unread string // why it cannot be read, "" if it can
 }
 
-// unreadable is why the entry means nothing here, nil if it does. A record of what was written can forbid nothing but to write over it: a stop, least of all, must not fail over it.
-func (p Provenance) unreadable() error {
-	if p.unread == "" {
-		return nil
-	}
-	return unreadableProvenance(p, errors.New(p.unread))
-}
-
 // HistoryEntry is one verb that changed something: who, when, why (spec §1; it is data beside the desired state, written with it in one step).
 type HistoryEntry struct {
 	Number int64 // given by the Control, from 1
@@ -340,9 +332,7 @@ func (s *ControlState) normalise() error {
 	for _, p := range s.Provenance {
 		text("the provenance of "+p.Kind+" "+p.Name, p.Value)
 	}
-	s.Provenance = inOrder(s.Provenance, func(a, b Provenance) int {
-		return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	}, func(a Provenance) { twice("the provenance of " + a.Kind + " " + a.Name + " in mirror " + a.Mirror) })
+	s.Provenance = inOrder(s.Provenance, compareProvenance, func(a Provenance) { twice("the provenance of " + a.Kind + " " + a.Name + " in mirror " + a.Mirror) })
 	return errors.Join(errs...)
 }
 

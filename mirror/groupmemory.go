@@ -6,11 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/clustermirror/clustermirror/internal/metadatasync"
 )
@@ -27,9 +24,6 @@ const (
 
 // groupMemoryVersion is the version of the values of these kinds, "v" in JSON. It is another one than that of the record around them.
 const groupMemoryVersion = 1
-
-// maxGroupMemory is how many bytes a name and a value may have, escaped as it is in its record. A larger one would have the Control refuse all that is remembered with it.
-const maxGroupMemory = controlRecordLimit - 1000
 
 // groupMemory is what is remembered of one group. Moments are kept to the millisecond.
 type groupMemory struct {
@@ -222,7 +216,7 @@ func decodeGroupMemory(p Provenance) (g groupMemory, ok bool, err error) {
 		kind = ShareGroup
 	}
 	var v groupMemoryValue
-	if err := decodeRemembered(p, &v); err != nil {
+	if err := decodeRemembered(p, groupMemoryVersion, &v); err != nil {
 		return groupMemory{Kind: kind}, true, err
 	}
 	g = groupMemory{Group: p.Name, Kind: kind, Active: v.Active, Looked: v.Looked.time()}
@@ -270,7 +264,7 @@ func decodeGroupEpisodes(p Provenance) (e groupEpisodes, ok bool, err error) {
 		return groupEpisodes{}, false, nil
 	}
 	var v groupEpisodesValue
-	if err := decodeRemembered(p, &v); err != nil {
+	if err := decodeRemembered(p, groupMemoryVersion, &v); err != nil {
 		return groupEpisodes{}, true, err
 	}
 	for partition, episode := range v.Episodes {
@@ -291,56 +285,6 @@ func decodeGroupEpisodes(p Provenance) (e groupEpisodes, ok bool, err error) {
 		e.Except = v.Except
 	}
 	return e, true, nil
-}
-
-// unreadableProvenance names the entry whose value is not what it should be.
-func unreadableProvenance(p Provenance, err error) error {
-	return &ControlRecordError{controlKey{recordType: provenanceRecord, names: []string{p.Mirror, p.Kind, p.Name}}.String(), err}
-}
-
-func encodeRemembered(p Provenance, value any) (Provenance, error) {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		return Provenance{}, unreadableProvenance(p, fmt.Errorf("cannot be stored: %w", err))
-	}
-	p.Value = strings.TrimSuffix(b.String(), "\n")
-	if size := len(p.Mirror) + len(p.Name) + len(p.Value) + strings.Count(p.Value, `"`) + strings.Count(p.Value, `\`); size > maxGroupMemory {
-		return Provenance{}, unreadableProvenance(p, fmt.Errorf("it has %d bytes, and a record takes %d", size, maxGroupMemory))
-	}
-	if len(p.Name) > math.MaxInt16 || !utf8.ValidString(p.Name) {
-		return Provenance{}, unreadableProvenance(p, errors.New("a name is not UTF-8, or longer than 32,767 bytes"))
-	}
-	return p, nil
-}
-
-// decodeRemembered reads a value strictly: another version, or a field that this version does not know, is what a newer one wrote.
-func decodeRemembered(p Provenance, value any) error {
-	if err := p.unreadable(); err != nil {
-		return err
-	}
-	var form struct {
-		Version int `json:"v"`
-	}
-	if err := json.Unmarshal([]byte(p.Value), &form); err != nil {
-		return unreadableProvenance(p, fmt.Errorf("the value is no JSON object with a version: %w", err))
-	}
-	switch {
-	case form.Version < 1:
-		return unreadableProvenance(p, errors.New("the value names no version that ever was; nobody of this program wrote it"))
-	case form.Version > groupMemoryVersion:
-		return unreadableProvenance(p, fmt.Errorf("its version is %d, the newest known one %d: %w", form.Version, groupMemoryVersion, ErrNewerRecord))
-	}
-	d := json.NewDecoder(strings.NewReader(p.Value))
-	d.DisallowUnknownFields()
-	if err := d.Decode(value); err != nil {
-		if strings.Contains(err.Error(), "unknown field") {
-			err = fmt.Errorf("%w: %w", err, ErrNewerRecord)
-		}
-		return unreadableProvenance(p, err)
-	}
-	return nil
 }
 
 // groupMemories are those of one mirror, by group and kind. What cannot be read is left out and named in the error; the others are returned beside it.

@@ -1,10 +1,8 @@
 package mirror
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 )
 
 // remembering writes what metadata sync is about to write at the destination into the Control (Provenance), before it is written there. What several want to remember at once is
@@ -58,44 +56,3 @@ func (w *remembering) run() {
 
 // errDeletedMirror: nothing is remembered for a mirror that is no more, so nothing is written for it.
 var errDeletedMirror = errors.New("the mirror was deleted")
-
-func compareProvenance(a, b Provenance) int {
-	return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-}
-
-// provenance is the value of one entry; ok is false if there is none.
-func (s *ControlState) provenance(mirror, kind, name string) (p Provenance, ok bool) {
-	p = Provenance{Mirror: mirror, Kind: kind, Name: name}
-	i, ok := slices.BinarySearchFunc(s.Provenance, p, compareProvenance)
-	if ok {
-		p = s.Provenance[i]
-	}
-	return p, ok
-}
-
-// setProvenance adds an entry or replaces it, and keeps the order.
-func (s *ControlState) setProvenance(p Provenance) {
-	i, ok := slices.BinarySearchFunc(s.Provenance, p, compareProvenance)
-	if ok {
-		s.Provenance[i] = p
-		return
-	}
-	s.Provenance = slices.Insert(s.Provenance, i, p)
-}
-
-// removeProvenance takes an entry out; one that is not there is fine.
-func (s *ControlState) removeProvenance(p Provenance) {
-	if i, ok := slices.BinarySearchFunc(s.Provenance, p, compareProvenance); ok {
-		s.Provenance = slices.Delete(s.Provenance, i, i+1)
-	}
-}
-
-// provenanceOfKind are the entries of one kind of a mirror, in order. They are shared with s.
-func (s *ControlState) provenanceOfKind(mirror, kind string) []Provenance {
-	first, _ := slices.BinarySearchFunc(s.Provenance, Provenance{Mirror: mirror, Kind: kind}, compareProvenance)
-	end := first
-	for end < len(s.Provenance) && s.Provenance[end].Mirror == mirror && s.Provenance[end].Kind == kind {
-		end++
-	}
-	return s.Provenance[first:end]
-}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/metadatasync"
+	"github.com/clustermirror/clustermirror/internal/partition"
 	"github.com/clustermirror/clustermirror/logtrunc"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -77,31 +78,15 @@ type followedPartition struct {
 	topicID TopicID // the source's
 }
 
-// copyOf is what Decide has to know of a partition's log.
-func (r *runner) copyOf() (metadatasync.Copy, partitionView) {
+// copyOf is what Decide has to know of a partition's log, and the status of the partition that it was taken with.
+func (r *runner) copyOf() (metadatasync.Copy, partition.Status) {
 	r.coreMu.Lock()
 	st := r.core.Status()
 	r.coreMu.Unlock()
-	epochs := st.Epochs
-	c := metadatasync.Copy{Start: r.log.Start(), Replicated: r.log.Replicated(), End: r.log.End(), LeaderEpoch: r.log.LeaderEpoch(), EpochBelow: func(offset int64) int32 { return epochBelow(epochs, offset) }}
-	return c, partitionView{st.Record.State, st.Want, st.Record.Episode}
-}
-
-type partitionView struct {
-	state   statemachine.State
-	want    statemachine.Desired
-	episode int32
-}
-
-// epochBelow is the leader epoch of the last batch below an offset.
-func epochBelow(epochs []logtrunc.Entry, offset int64) int32 {
-	epoch := int32(Unknown)
-	for _, e := range epochs {
-		if e.Start < offset {
-			epoch = e.Epoch
-		}
-	}
-	return epoch
+	return metadatasync.Copy{
+		Start: r.log.Start(), Replicated: r.log.Replicated(), End: r.log.End(), LeaderEpoch: r.log.LeaderEpoch(),
+		EpochBelow: func(offset int64) int32 { return logtrunc.NewCache(st.Epochs...).EpochAt(offset - 1) },
+	}, st
 }
 
 // followed are the partitions that are mirrored here now.
@@ -111,14 +96,14 @@ func (g *groupSync) followed() map[TopicPartition]followedPartition {
 		g.mu.Lock()
 		turn := g.turns[r.tp]
 		g.mu.Unlock()
-		c, v := r.copyOf()
+		c, st := r.copyOf()
 		r.seenMu.Lock()
 		ours, id, cluster := r.owner == OwnerOurs && !r.halted, r.seen.TopicID, r.seen.ClusterID
 		r.seenMu.Unlock()
-		if v.state != statemachine.Mirroring || v.want != statemachine.WantMirroring || !ours || cluster == "" {
+		if st.Record.State != statemachine.Mirroring || st.Want != statemachine.WantMirroring || !ours || cluster == "" {
 			continue
 		}
-		all[r.tp] = followedPartition{turn, v.episode, c, id}
+		all[r.tp] = followedPartition{turn, st.Record.Episode, c, id}
 	}
 	return all
 }

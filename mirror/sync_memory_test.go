@@ -44,7 +44,7 @@ func TestSettingsAreStoredInAFormOfTheirOwn(t *testing.T) {
 			t.Errorf("%s: %v, %v", value, got, err)
 		}
 	}
-	settings["b"] = metadatasync.Setting{Set: strings.Repeat(`"`, maxSettingMemory/4)}
+	settings["b"] = metadatasync.Setting{Set: strings.Repeat(`"`, maxRemembered/4)}
 	if _, err := encodeSettings("m", "t", settings); err == nil || !strings.Contains(err.Error(), propertiesExcludeSetting) || strings.Contains(err.Error(), "group") {
 		t.Errorf("too large: %v", err)
 	}

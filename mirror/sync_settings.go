@@ -166,10 +166,8 @@ func (y *settingSync) remembered(s *ControlState, left found) (all map[string]ma
 // leftBehind are the records of topics that this mirror does not follow any more, or of all. One that cannot be read stays.
 func (y *settingSync) leftBehind(s *ControlState, all bool) (gone []Provenance) {
 	for _, p := range s.provenanceOfKind(y.m.cfg.Name, settingProvenance) {
-		if w, ok := s.Topic(p.Name); ok && !all {
-			if mirror, want, err := w.Wish(); err != nil || mirror == y.m.cfg.Name && want != statemachine.WantStopped {
-				continue
-			}
+		if of, want := s.wanted(p.Name); !all && of == y.m.cfg.Name && want != statemachine.WantStopped {
+			continue
 		}
 		if _, err := decodeSettings(p); err == nil {
 			gone = append(gone, p)

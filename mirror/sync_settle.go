@@ -195,16 +195,13 @@ func (g *groupSync) stoppedHere(tp TopicPartition) (place lastPlace, ok bool) {
 	if r == nil {
 		return place, false
 	}
-	r.coreMu.Lock()
-	st := r.core.Status()
-	r.coreMu.Unlock()
+	c, st := r.copyOf()
 	r.seenMu.Lock()
 	halted := r.halted
 	r.seenMu.Unlock()
 	if halted || st.Record.State != statemachine.Stopped || st.Want != statemachine.WantStopped || st.LME == nil || st.LME.Episode != st.Record.Episode {
 		return place, false
 	}
-	c, _ := r.copyOf()
 	c.Replicated, c.End = st.LME.Offset, st.LME.Offset
 	return lastPlace{copy: c, end: st.LME.Offset, open: true}, true
 }

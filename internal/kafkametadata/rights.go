@@ -115,36 +115,41 @@ func undecided(code int16) bool {
 // nobody is a name that nothing has.
 func nobody() string { return "clustermirror-" + rand.Text() }
 
+// try sends one probe to a broker, and has codes read from its answer.
+func try[R any](ctx context.Context, brokers *anyBroker, request func() kmsg.Request, codes func(resp R, answer func(name string, code int16))) (map[string]int16, error) {
+	resp, err := askAny[R](ctx, brokers, request)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]int16{}
+	codes(resp, func(name string, code int16) { found[name] = code })
+	return found, nil
+}
+
 // tryDescribeCluster asks for the rules of a topic that does not exist.
 func tryDescribeCluster(ctx context.Context, brokers *anyBroker, _ []string) (map[string]int16, error) {
-	resp, err := askAny[*kmsg.DescribeACLsResponse](ctx, brokers, func() kmsg.Request {
+	return try(ctx, brokers, func() kmsg.Request {
 		req := kmsg.NewPtrDescribeACLsRequest()
 		req.ResourceType, req.ResourceName, req.ResourcePatternType = kmsg.ACLResourceTypeTopic, kmsg.StringPtr(nobody()), kmsg.ACLResourcePatternTypeLiteral
 		req.Operation, req.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAny
 		return req
-	})
-	if err != nil {
-		return nil, err
-	}
-	return map[string]int16{"": resp.ErrorCode}, nil
+	}, func(resp *kmsg.DescribeACLsResponse, answer func(string, int16)) { answer("", resp.ErrorCode) })
 }
 
 // tryAlterCluster asks for a reassignment of nothing.
 func tryAlterCluster(ctx context.Context, brokers *anyBroker, _ []string) (map[string]int16, error) {
-	resp, err := askAny[*kmsg.AlterPartitionAssignmentsResponse](ctx, brokers, func() kmsg.Request {
+	return try(ctx, brokers, func() kmsg.Request {
 		req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
 		req.TimeoutMillis = int32(brokers.client.bound.Milliseconds())
 		return req
+	}, func(resp *kmsg.AlterPartitionAssignmentsResponse, answer func(string, int16)) {
+		answer("", resp.ErrorCode)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return map[string]int16{"": resp.ErrorCode}, nil
 }
 
 // tryDescribeTopics asks where first partitions end: unlike Metadata in old versions, that never creates a topic (F-31).
 func tryDescribeTopics(ctx context.Context, brokers *anyBroker, topics []string) (map[string]int16, error) {
-	resp, err := askAny[*kmsg.ListOffsetsResponse](ctx, brokers, func() kmsg.Request {
+	return try(ctx, brokers, func() kmsg.Request {
 		req := kmsg.NewPtrListOffsetsRequest()
 		req.ReplicaID = -1
 		for _, topic := range topics {
@@ -156,22 +161,18 @@ func tryDescribeTopics(ctx context.Context, brokers *anyBroker, topics []string)
 			req.Topics = append(req.Topics, t)
 		}
 		return req
-	})
-	if err != nil {
-		return nil, err
-	}
-	codes := map[string]int16{}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			codes[t.Topic] = p.ErrorCode
+	}, func(resp *kmsg.ListOffsetsResponse, answer func(string, int16)) {
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				answer(t.Topic, p.ErrorCode)
+			}
 		}
-	}
-	return codes, nil
+	})
 }
 
 // tryReadTopics asks for the producers of first partitions (KIP-664, Kafka 2.8 and later).
 func tryReadTopics(ctx context.Context, brokers *anyBroker, topics []string) (map[string]int16, error) {
-	resp, err := askAny[*kmsg.DescribeProducersResponse](ctx, brokers, func() kmsg.Request {
+	return try(ctx, brokers, func() kmsg.Request {
 		req := kmsg.NewPtrDescribeProducersRequest()
 		for _, topic := range topics {
 			t := kmsg.NewDescribeProducersRequestTopic()
@@ -179,17 +180,13 @@ func tryReadTopics(ctx context.Context, brokers *anyBroker, topics []string) (ma
 			req.Topics = append(req.Topics, t)
 		}
 		return req
-	})
-	if err != nil {
-		return nil, err
-	}
-	codes := map[string]int16{}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			codes[t.Topic] = p.ErrorCode
+	}, func(resp *kmsg.DescribeProducersResponse, answer func(string, int16)) {
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				answer(t.Topic, p.ErrorCode)
+			}
 		}
-	}
-	return codes, nil
+	})
 }
 
 // tried is a setting that every topic has.
@@ -197,21 +194,17 @@ const tried = "retention.ms"
 
 // tryDescribeConfigs asks for one setting.
 func tryDescribeConfigs(ctx context.Context, brokers *anyBroker, topics []string) (map[string]int16, error) {
-	resp, err := askAny[*kmsg.DescribeConfigsResponse](ctx, brokers, func() kmsg.Request {
+	return try(ctx, brokers, func() kmsg.Request {
 		req := describeTopics(topics)
 		for i := range req.Resources {
 			req.Resources[i].ConfigNames = []string{tried}
 		}
 		return req
+	}, func(resp *kmsg.DescribeConfigsResponse, answer func(string, int16)) {
+		for _, r := range resp.Resources {
+			answer(r.ResourceName, r.ErrorCode)
+		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	codes := map[string]int16{}
-	for _, r := range resp.Resources {
-		codes[r.ResourceName] = r.ErrorCode
-	}
-	return codes, nil
 }
 
 // tryAlterConfigs asks whether a setting could be taken back.
@@ -220,36 +213,28 @@ func tryAlterConfigs(ctx context.Context, brokers *anyBroker, topics []string) (
 	for _, topic := range topics {
 		changes[topic] = mirror.TopicConfigChange{Delete: []string{tried}}
 	}
-	resp, err := askAny[*kmsg.IncrementalAlterConfigsResponse](ctx, brokers, func() kmsg.Request {
+	return try(ctx, brokers, func() kmsg.Request {
 		req := alterTopics(topics, changes)
 		req.ValidateOnly = true
 		return req
+	}, func(resp *kmsg.IncrementalAlterConfigsResponse, answer func(string, int16)) {
+		for _, r := range resp.Resources {
+			answer(r.ResourceName, r.ErrorCode)
+		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	codes := map[string]int16{}
-	for _, r := range resp.Resources {
-		codes[r.ResourceName] = r.ErrorCode
-	}
-	return codes, nil
 }
 
 // tryDescribeGroups asks for groups. A broker that is not a group's coordinator says so after it has asked the authorizer.
 func tryDescribeGroups(ctx context.Context, brokers *anyBroker, groups []string) (map[string]int16, error) {
-	resp, err := askAny[*kmsg.DescribeGroupsResponse](ctx, brokers, func() kmsg.Request {
+	return try(ctx, brokers, func() kmsg.Request {
 		req := kmsg.NewPtrDescribeGroupsRequest()
 		req.Groups = groups
 		return req
+	}, func(resp *kmsg.DescribeGroupsResponse, answer func(string, int16)) {
+		for _, g := range resp.Groups {
+			answer(g.Group, g.ErrorCode)
+		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	codes := map[string]int16{}
-	for _, g := range resp.Groups {
-		codes[g.Group] = g.ErrorCode
-	}
-	return codes, nil
 }
 
 // mostHeartbeats are under way at a time.
