@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,29 @@ func (s *side) at(group string, tp mirror.TopicPartition, offset int64) {
 	if got.Offset != offset {
 		s.t.Fatalf("group %s is at %d in %s-%d, not %d", group, got.Offset, tp.Topic, tp.Partition, offset)
 	}
+}
+
+// count counts the calls of one operation from here on.
+func (s *side) count(operation string) *atomic.Int64 {
+	var n atomic.Int64
+	s.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
+		if c.Operation == operation {
+			n.Add(1)
+		}
+		return nil
+	}})
+	return &n
+}
+
+// hang has calls of one operation end with their context only.
+func (s *side) hang(operation string) {
+	s.SetHooks(memlog.Hooks{Before: func(ctx context.Context, c memlog.Call) error {
+		if c.Operation == operation {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	}})
 }
 
 // copying makes a pair that mirrors partitions of n records each, its desired state kept by B, and in step.
@@ -250,23 +274,17 @@ func TestF62DeliberateRewindIsFollowedAndARestartMovesNothing(tt *testing.T) {
 		m.a.commit("still", t(0), 900)
 		refreshes(2)
 		m.b.at("g", t(0), 900)
-		writes := 0
-		m.b.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
-			if c.Operation == "Destination.WriteGroupOffsets" {
-				writes++
-			}
-			return nil
-		}})
+		writes := m.b.count("Destination.WriteGroupOffsets")
 		m.again(tt)
 		refreshes(3)
-		expect(tt, "writes after a restart", writes, 0)
+		expect(tt, "writes after a restart", writes.Load(), 0)
 		m.close()
 		m.a.commit("g", t(0), 100) // while no process runs
 		m.running = follow(tt, "m", m.a, m.b)
 		refreshes(3)
 		m.b.at("g", t(0), 100)
 		m.b.at("still", t(0), 900)
-		expect(tt, "writes after a rewind", writes, 1)
+		expect(tt, "writes after a rewind", writes.Load(), 1)
 		back := eventsOf[mirror.GroupMovedBack](m.running)
 		if len(back) != 1 || back[0].From != 900 || back[0].To != 100 {
 			tt.Errorf("%v", back)
@@ -382,13 +400,7 @@ func TestDecision17AFailoverGoesOnWithoutTheGroups(tt *testing.T) {
 		m.b.at("g", t(0), 100)
 		m.a.fill("t", 0, 20)
 		m.untilInStep()
-		m.b.SetHooks(memlog.Hooks{Before: func(ctx context.Context, c memlog.Call) error {
-			if c.Operation == "Metadata.GroupOffsets" {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		}})
+		m.b.hang("Metadata.GroupOffsets")
 		within(tt, "Failover", 11*time.Second, func() {
 			if _, err := m.Failover(tt.Context(), mirror.FailoverOptions{}); err != nil {
 				tt.Error(err)
@@ -514,18 +526,12 @@ func TestDecision17OffsetsThatStandStillAreRenewed(tt *testing.T) {
 		m.b.DeleteGroupOffsets("g") // offsets.retention.minutes
 		refreshes(2)
 		m.b.at("g", t(0), 60)
-		writes := 0
-		m.b.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
-			if c.Operation == "Destination.WriteGroupOffsets" {
-				writes++
-			}
-			return nil
-		}})
+		writes := m.b.count("Destination.WriteGroupOffsets")
 		m.again(tt, rarely)
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if writes < 3 || writes > 5 {
-			tt.Errorf("written %d times in a day", writes)
+		if writes.Load() < 3 || writes.Load() > 5 {
+			tt.Errorf("written %d times in a day", writes.Load())
 		}
 	})
 }

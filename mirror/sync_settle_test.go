@@ -407,13 +407,7 @@ func TestDecision17WhatIsUnsettledOutlivesTheProcess(tt *testing.T) {
 		m.b.at("g", t(0), 100)
 		m.a.fill("t", 0, 20)
 		m.untilInStep()
-		m.b.SetHooks(memlog.Hooks{Before: func(ctx context.Context, c memlog.Call) error {
-			if c.Operation == "Metadata.GroupOffsets" {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		}})
+		m.b.hang("Metadata.GroupOffsets")
 		if _, err := m.Failover(tt.Context(), mirror.FailoverOptions{}); err != nil {
 			tt.Fatal(err)
 		}
