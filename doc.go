@@ -121,6 +121,8 @@ mirrors, and never from two at once: each is one conditional write. What process
 	mirror/memlog                      a cluster in memory: Destination and Source
 	mirror/filestore                   the keyed log in one folder, shared by the processes of a machine
 	mirror/kafkastore                  the keyed log on compacted topics
+	node                               a mirror node: a service that runs the mirrors of a Kafka cluster
+	metrics                            mirrors in the eyes of Prometheus
 	mirror/kraft                       the Kafka destination: one more broker, which leads the mirrored partitions
 	mirror/logtest                     conformance and crash kit for a Log
 	statemachine                pure   states, moves, steps, retries; StateStore and its records; MemoryStore

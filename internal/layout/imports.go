@@ -51,13 +51,13 @@ func MayImport(pkg, path string) (rule string, ok bool) {
 	if inside && within(own, "examples") {
 		return no("nobody imports an example")
 	}
-	if inside && within(own, "internal/kafkatest") && !withinAny(pkg, "internal/kafkatest", "internal/bench", "internal/long") {
-		return no("only tests and measurements start Kafka")
+	if inside && within(own, "internal/kafkatest") && !withinAny(pkg, "internal/kafkatest", "internal/bench", "internal/long", "examples/two-clusters") {
+		return no("only tests, measurements and the demonstration start Kafka")
 	}
 	if pkg == "internal/kafkaconfig" && (inside && !slices.Contains(Pure, own) || !inside && !standard && !client && !within(path, "github.com/magiconair/properties")) {
 		return no("settings of connections need the client, a reader of properties files and the standard library only")
 	}
-	if inside && own == "internal/kafkaconfig" && !withinAny(pkg, "mirror/kafkasource", "mirror/kafkastore", "mirror/kraft", "mirror/properties", "examples/kafka-mirror") {
+	if inside && own == "internal/kafkaconfig" && !withinAny(pkg, "mirror/kafkasource", "mirror/kafkastore", "mirror/kraft", "mirror/properties", "node", "examples/kafka-mirror") {
 		return no("only what connects to Kafka or reads its settings knows Kafka's property names")
 	}
 	if path == "testing" && !withinAny(pkg, "mirror/logtest", "mirror/mirrortest", "statemachine/storetest", "keyedlog/keyedlogtest", "internal/kafkatest/lives") {
@@ -93,7 +93,7 @@ func MayImport(pkg, path string) (rule string, ok bool) {
 			return no("the store's kit needs statemachine only")
 		}
 	case within(pkg, "examples"):
-		if inside && within(own, "internal") && !within(pkg, "examples/kafka-mirror") {
+		if inside && within(own, "internal") && !withinAny(pkg, "examples/kafka-mirror", "examples/two-clusters") {
 			return no("an example uses what a user can use")
 		}
 	}
