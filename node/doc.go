@@ -1,3 +1,51 @@
 // Package node runs mirrors as a service: a process that joins a Kafka cluster, runs the mirrors that were created there, tells how they are, hands over when it is told to end, and takes
-// up changed credentials without a restart. examples/kafka-mirror is its command line.
+// up changed credentials without a restart. examples/kafka-mirror is its command line; deploy/ beside it has the files for it.
+//
+//	file, err := node.ReadFile("node.properties")
+//	if err != nil {
+//		return err
+//	}
+//	n, err := node.New(file.Config())
+//	if err != nil {
+//		return err
+//	}
+//	return n.Run(ctx) // until ctx ends
+//
+// # What it runs
+//
+// Which mirrors there are, and what is wanted of them, stands in the destination cluster (mirror.Control). A node follows it: it opens a Mirror for each mirror that was created there and
+// that Config.Mirrors lets it run, opens its source from the settings that the mirror was created with, and goes on with it while the node lives. Verbs (mirror.Admin, kafka-mirror)
+// need no node: they record, and whichever node runs the mirror follows.
+//
+// # Several nodes
+//
+// One node id is one mirror service in the cluster. Any number of processes may run under the same id: the controllers let one of them in, the others stand by and are let in when its
+// session ends, or at once when it ends in order. Nothing else is needed for a take-over, no shared disk and no election: what a node knows stands in the cluster.
+//
+// Nodes with different ids share nothing. A mirror belongs to the node id that runs it, because that id leads its partitions. A node does not run a mirror that another id has: it says so
+// in its status, and tries again. Where several ids are used, Config.Mirrors (mirror.names) says which runs what.
+//
+// # Its end
+//
+// When the context of Run ends the node drains: it takes up nothing new, waits until no partition is in the middle of a step (at most Config.DrainBound), ends its mirrors, hands its place
+// to a standby (Destination.Resign), and Run returns nil. A node that is killed instead loses nothing: whoever comes under its id goes on where the recorded states say; it takes the
+// controllers one session (9 s) to notice.
+//
+// A node whose registration was taken away by somebody (UnregisterBroker) ends with ErrThrownOut and must not be started again by a machine.
+//
+// # How it is
+//
+// Status says how the node and each of its mirrors are, as Go values; Handler serves the same over HTTP:
+//
+//	/healthz   200 while the process does its work, 503 when its loop stands still. For the supervisor: restart
+//	/readyz    200 while it leads and follows what it should; 503 with the reasons, one a line. A standby is not ready, and says that it stands by
+//	/metrics   package metrics, in the format of Prometheus
+//	/status    Status as JSON
+//
+// Nothing is served unless Config.HTTP names an address. The pages show names of topics, offsets and errors, no record and no secret; they ask for no password.
+//
+// # Credentials
+//
+// Secrets that settings refer to (${file:…}, certificates) are read anew with each connection, so renewing them needs nothing. What stands in the file itself is taken up by File.Reload
+// (SIGHUP at the command line): new connections use it; a file with a mistake changes nothing. Reload names what changed that needs a new process.
 package node

@@ -68,13 +68,21 @@ type program struct {
 // run returns the exit status.
 func (p *program) run(ctx context.Context, args []string) int {
 	var err error
+	if len(args) > 0 && subcommands[args[0]] != nil {
+		return p.finish(subcommands[args[0]](p, ctx, args[1:]))
+	}
 	p.options, err = readOptions(args)
+	if err == nil {
+		err = p.do(ctx)
+	}
+	return p.finish(err)
+}
+
+// finish says what went wrong, and returns the exit status.
+func (p *program) finish(err error) int {
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(p.out, help())
 		return 0
-	}
-	if err == nil {
-		err = p.do(ctx)
 	}
 	if err != nil && !errors.As(err, new(*shownError)) {
 		fmt.Fprintln(p.complaints, "kafka-mirror: "+oneLine(err))

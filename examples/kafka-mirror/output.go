@@ -17,6 +17,7 @@ import (
 	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kafkastore"
+	"github.com/clustermirror/clustermirror/node"
 )
 
 // errDeclined: the operator was asked and did not say yes.
@@ -33,6 +34,10 @@ func exitStatus(err error) int {
 	switch {
 	case err == nil:
 		return 0
+	case errors.Is(err, node.ErrThrownOut):
+		return 7
+	case errors.As(err, new(*node.FileError)):
+		return 2
 	case errors.As(err, new(*shownError)), errors.Is(err, errDeclined):
 		return 1
 	case errors.As(err, &e):

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
 
 	"github.com/clustermirror/clustermirror/internal/secret"
 )
@@ -22,6 +23,10 @@ type Connection struct {
 	Seeds          []string      // host:port
 	Options        []kgo.Opt     // client id, dialing with or without TLS, SASL, idle time, request timeout; they may be used by several clients
 	RequestTimeout time.Duration // request.timeout.ms
+
+	plain     []kgo.Opt // Options without dial and mechanism
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	mechanism sasl.Mechanism // nil: no SASL
 }
 
 // Parse makes a Connection of settings. It looks at the names that it knows and at all of the sasl., ssl. and security. families; other settings are not its business.
@@ -65,9 +70,10 @@ func Parse(settings map[string]string) (Connection, error) {
 	if d.most < d.setup {
 		errs = append(errs, &Error{Setting: SetupTimeoutMax, Problem: "is below " + SetupTimeout, Advice: "raise it"})
 	}
-	c.Options = []kgo.Opt{kgo.Dialer(d.dial), kgo.RequestTimeoutOverhead(c.RequestTimeout), kgo.ConnIdleTimeout(milliseconds(MaxIdle, 10*time.Minute))}
+	c.dial = d.dial
+	c.plain = []kgo.Opt{kgo.RequestTimeoutOverhead(c.RequestTimeout), kgo.ConnIdleTimeout(milliseconds(MaxIdle, 10*time.Minute))}
 	if id := get(ClientID); id != "" {
-		c.Options = append(c.Options, kgo.ClientID(id))
+		c.plain = append(c.plain, kgo.ClientID(id))
 	}
 
 	protocol := orElse(get(SecurityProtocol), "PLAINTEXT")
@@ -91,13 +97,23 @@ func Parse(settings map[string]string) (Connection, error) {
 		m, wrong := newSASL(get, settings[JAAS])
 		errs = append(errs, wrong...)
 		if m != nil {
-			c.Options = append(c.Options, kgo.SASL(m))
+			c.mechanism = m
 		}
 	}
 	if len(errs) > 0 {
 		return Connection{}, errors.Join(errs...)
 	}
+	c.Options = c.options(d.dial, c.mechanism)
 	return c, nil
+}
+
+// options are the client's options with this way to connect and to authenticate.
+func (c *Connection) options(dial func(ctx context.Context, network, address string) (net.Conn, error), m sasl.Mechanism) []kgo.Opt {
+	options := append(slices.Clone(c.plain), kgo.Dialer(dial))
+	if m != nil {
+		options = append(options, kgo.SASL(m))
+	}
+	return options
 }
 
 // seeds reads bootstrap.servers.

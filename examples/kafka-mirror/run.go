@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/clustermirror/clustermirror/node"
+)
+
+// subcommands are what does not speak to a mirror but is, or is about, a node.
+var subcommands = map[string]func(p *program, ctx context.Context, args []string) error{
+	"run": (*program).runNode,
+}
+
+// nodeFile reads the options of a subcommand, and the file that --config names.
+func (p *program) nodeFile(f *flag.FlagSet, args []string) (*node.File, error) {
+	f.SetOutput(io.Discard)
+	path := f.String("config", "", "`FILE` of the node, node.properties")
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil, err
+	case err != nil:
+		return nil, usage("%s: %v (kafka-mirror -help lists the options)", f.Name(), err)
+	case f.NArg() > 0:
+		return nil, usage("%s: what is %q? Every option begins with dashes", f.Name(), f.Arg(0))
+	case *path == "":
+		return nil, usage("%s needs --config FILE, the node's node.properties", f.Name())
+	}
+	file, err := node.ReadFile(*path)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range file.Warnings() {
+		fmt.Fprintln(p.complaints, "warning: "+w)
+	}
+	return file, nil
+}
+
+// runNode is a mirror node until SIGTERM or SIGINT; SIGHUP re-reads the file.
+func (p *program) runNode(ctx context.Context, args []string) error {
+	f := flag.NewFlagSet("run", flag.ContinueOnError)
+	format := f.String("log", "text", "text or json")
+	file, err := p.nodeFile(f, args)
+	if err != nil {
+		return err
+	}
+	var handler slog.Handler
+	switch *format {
+	case "text":
+		handler = slog.NewTextHandler(p.out, nil)
+	case "json":
+		handler = slog.NewJSONHandler(p.out, nil)
+	default:
+		return usage("run: --log is text or json, not %q", *format)
+	}
+	logger := slog.New(handler)
+	file.Log(logger)
+	n, err := node.New(file.Config())
+	if err != nil {
+		return err
+	}
+	hangUp := make(chan os.Signal, 1)
+	signal.Notify(hangUp, syscall.SIGHUP)
+	defer signal.Stop(hangUp)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-hangUp:
+				restart, err := file.Reload()
+				switch {
+				case err != nil:
+					logger.Error("the file was read again and has mistakes: nothing has changed", "error", err)
+				case len(restart) > 0:
+					logger.Warn("the file was read again: new connections use its credentials; these settings need a new process", "settings", strings.Join(restart, ", "))
+				default:
+					logger.Info("the file was read again: new connections use its credentials")
+				}
+			}
+		}
+	}()
+	return n.Run(ctx)
+}

@@ -1,0 +1,243 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/clustermirror/clustermirror/metrics"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// readBound is the longest time of one look at what is wanted.
+const readBound = 30 * time.Second
+
+// lookAgain is how often what is wanted is read also when nobody says that it has changed.
+const lookAgain = 30 * time.Second
+
+// silentAfter is how long another node may say nothing and still count as alive; nodes report every 5 s.
+const silentAfter = 20 * time.Second
+
+// Node is a mirror node. New makes one, Run runs it once. Safe for concurrent use.
+type Node struct {
+	cfg       Config
+	collector *metrics.Collector
+
+	// Set by Run before mirrors run.
+	records Records
+	control mirror.Control
+
+	mu          sync.Mutex
+	destination Destination
+	state       State
+	since       time.Time
+	why         string // of the state, "" if it needs none
+	reading     error  // why what is wanted cannot be read
+	ticked      time.Time
+	runs        map[string]*run
+	heard       map[string]heardOf // of other nodes, by name
+	began       bool
+}
+
+// heardOf is when a report was seen to be another one than before, by this process's clock.
+type heardOf struct{ seen, at time.Time }
+
+// New makes a node and starts nothing.
+func New(cfg Config) (*Node, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, since: time.Now(), ticked: time.Now(), runs: map[string]*run{}, heard: map[string]heardOf{}}
+	n.collector = metrics.New(n.look)
+	return n, nil
+}
+
+// Run opens what the node needs, waits for its turn, runs mirrors until ctx ends, drains, and returns nil. What is wrong at the start ends it with that error, and so does what takes away
+// the node's place for good: ErrThrownOut. It may be called once.
+func (n *Node) Run(ctx context.Context) (err error) {
+	n.mu.Lock()
+	again := n.began
+	n.began = true
+	n.mu.Unlock()
+	if again {
+		return errors.New("node: Run was called before")
+	}
+	ended := n.alive()
+	defer ended()
+	defer func() { n.enter(Ended, errorText(err)) }()
+	closeHTTP, err := n.serve()
+	if err != nil {
+		return err
+	}
+	defer closeHTTP()
+	if n.records, err = n.cfg.Open(ctx); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	defer func() { err = errors.Join(err, n.records.Close()) }()
+	n.control = mirror.NewControl(n.records)
+
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	destination, err := n.cfg.Join(ctx, n.records, Hooks{
+		StandingBy: func(why string) {
+			if why == "" {
+				n.enter(Starting, "its turn has come")
+				return
+			}
+			n.enter(StandingBy, why)
+		},
+		ThrownOut: func(err error) { stop(fmt.Errorf("%w: %w", ErrThrownOut, err)) },
+		Notice:    n.collector.ObserveDestination,
+	})
+	if err != nil {
+		return unlessEnded(ctx, err)
+	}
+	n.mu.Lock()
+	n.destination = destination
+	n.mu.Unlock()
+	n.enter(Running, "")
+	var running sync.WaitGroup
+	n.follow(working, &running)
+	out := ctx.Err() == nil // not told to end: thrown out
+	n.enter(Draining, "")
+	running.Wait()
+	if out {
+		return errors.Join(context.Cause(working), destination.Close())
+	}
+	bounded, done := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.DrainBound)
+	defer done()
+	if err := destination.Resign(bounded); err != nil {
+		n.cfg.Logger.Warn("whoever stands by has to wait until this node's session ends", "error", err)
+	}
+	return destination.Close()
+}
+
+// unlessEnded is nil for what fails because the node was told to end.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// enter notes a state and says so.
+func (n *Node) enter(s State, why string) {
+	n.mu.Lock()
+	news := n.state != s || n.why != why
+	if n.state != s {
+		n.since = time.Now()
+	}
+	n.state, n.why = s, why
+	n.mu.Unlock()
+	if news {
+		n.cfg.Logger.Info("node "+s.String(), "node", n.cfg.Name, "version", n.cfg.Version, "why", why)
+	}
+}
+
+// follow runs the mirrors that there are to run, until ctx ends.
+func (n *Node) follow(ctx context.Context, running *sync.WaitGroup) {
+	for {
+		changed := n.control.Changed()
+		n.start(ctx, running)
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			if !pause(ctx, 100*time.Millisecond) { // several changes at once are one
+				return
+			}
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+// start begins with mirrors that do not run yet. One that was deleted goes on for as long as the node: it takes the records of its states out, and is there if it is created again.
+func (n *Node) start(ctx context.Context, running *sync.WaitGroup) {
+	bounded, stop := context.WithTimeout(ctx, readBound)
+	defer stop()
+	state, err := n.control.Read(bounded)
+	if ctx.Err() != nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if (err == nil) != (n.reading == nil) {
+		n.cfg.Logger.Warn("what is wanted can be read: "+fmt.Sprint(err == nil), "error", err)
+	}
+	if n.reading = err; err != nil {
+		return
+	}
+	n.ticked = time.Now()
+	names := make([]string, 0, len(state.Mirrors)+len(state.Deleted))
+	for _, m := range state.Mirrors {
+		names = append(names, m.Name)
+	}
+	for _, d := range state.Deleted {
+		names = append(names, d.Name)
+	}
+	for _, name := range names {
+		if n.runs[name] != nil || !n.cfg.Mirrors(name) {
+			continue
+		}
+		r := &run{n: n, name: name}
+		n.runs[name] = r
+		running.Go(func() { r.follow(ctx) })
+	}
+}
+
+// silent says that another node has reported nothing new for long, as far as this process has watched it.
+func (n *Node) silent(other mirror.NodeReport) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h, known := n.heard[other.Owner]
+	if !known || !h.seen.Equal(other.Seen) {
+		n.heard[other.Owner] = heardOf{other.Seen, time.Now()}
+		return false
+	}
+	return time.Since(h.at) > silentAfter
+}
+
+// pause waits; false: ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// serve serves Handler, if that is wanted.
+func (n *Node) serve() (stop func(), err error) {
+	if n.cfg.HTTP == "" {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", n.cfg.HTTP)
+	if err != nil {
+		return nil, fmt.Errorf("node: serving health and metrics: %w", err)
+	}
+	server := &http.Server{Handler: n.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // it ends with Close
+	}()
+	n.cfg.Logger.Info("health and metrics", "address", l.Addr().String())
+	return func() {
+		_ = server.Close()
+		<-done
+	}, nil
+}
