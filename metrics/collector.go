@@ -1,6 +1,10 @@
 package metrics
 
 import (
+	"cmp"
+	"runtime"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,43 +18,121 @@ type Look struct {
 	Node    string          // the name of the process's node
 	State   string          // of the node, see package node: "standing by", "running" …
 	Ready   bool            // it leads and follows what it should
-	Mirrors []mirror.Status // of the mirrors that run in this process
+	Mirrors []mirror.Status // of the mirrors that run in this process; of two with one name the first counts
 	Taken   time.Time
+	Version string // of the program; "": what its build information says
 }
 
 // Collector is a prometheus.Collector over mirrors. Safe for concurrent use.
 type Collector struct {
-	look func() Look
+	look  func() Look
+	began time.Time
 
-	mu sync.Mutex
+	mu     sync.Mutex
+	counts counts
 }
 
 // New returns a Collector that asks look at each collection. look must return soon, and may be called at any time.
-func New(look func() Look) *Collector { return &Collector{look: look} }
-
-var ready = prometheus.NewDesc("clustermirror_node_ready", "1: the node leads and follows what it should.", []string{"node"}, nil)
+func New(look func() Look) *Collector {
+	return &Collector{look: look, began: time.Now(), counts: newCounts()}
+}
 
 // Describe implements prometheus.Collector.
-func (c *Collector) Describe(to chan<- *prometheus.Desc) { to <- ready }
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range described {
+		to <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	l := c.look()
-	value := 0.0
-	if l.Ready {
-		value = 1
+	version, revision := built()
+	g := gauges{to}
+	g.set(buildInfo, 1, l.Node, cmp.Or(l.Version, version), revision, runtime.Version())
+	g.set(nodeUp, 1, l.Node)
+	g.yes(nodeReady, l.Ready, l.Node)
+	if l.State != "" {
+		g.set(nodeState, 1, l.Node, l.State)
 	}
-	to <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, value, l.Node)
+	g.set(nodeStart, float64(c.began.UnixMilli())/1000, l.Node)
+	g.set(nodeMirrors, float64(len(l.Mirrors)), l.Node)
+
+	seen := make(map[string]bool, len(l.Mirrors))
+	var names []string
+	for i := range l.Mirrors {
+		s := &l.Mirrors[i]
+		if !seen[s.Mirror] { // one series twice, and the registry would show nothing at all
+			seen[s.Mirror] = true
+			names = append(names, s.Mirror)
+			g.mirror(s)
+		}
+	}
+	c.mu.Lock()
+	counted := c.counts.series(names) // sent without the lock: whoever tells of an event does not wait for whoever reads
+	c.mu.Unlock()
+	for _, m := range counted {
+		to <- m
+	}
 }
 
 // Observe counts an event of a mirror. It has the shape of mirror.Config.OnEvent.
-func (c *Collector) Observe(mirror.Event) {
+func (c *Collector) Observe(e mirror.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.counts.event(e)
 }
 
 // ObserveDestination counts what a destination told (kraft.Event): its kind, and the topic that it is about, "" for none.
 func (c *Collector) ObserveDestination(kind, topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.counts.destination(kind, topic, time.Now())
+}
+
+// built is the version of the module in whose program this runs, and the revision that it was built from, as far as the build says.
+var built = sync.OnceValues(func() (version, revision string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown", "unknown"
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value
+		case "vcs.modified":
+			if s.Value == "true" {
+				version = "+changed"
+			}
+		}
+	}
+	if strings.HasSuffix(info.Main.Version, "+dirty") {
+		version = "" // it says so itself
+	}
+	return cmp.Or(info.Main.Version, "unknown") + version, cmp.Or(revision, "unknown")
+})
+
+// gauges sends gauges.
+type gauges struct{ to chan<- prometheus.Metric }
+
+func (g gauges) set(d *prometheus.Desc, value float64, labels ...string) {
+	g.to <- constant(d, prometheus.GaugeValue, value, labels...)
+}
+
+func (g gauges) yes(d *prometheus.Desc, is bool, labels ...string) { g.set(d, one(is), labels...) }
+
+// one is 1 or 0.
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// constant is one value. A label that is no text is made one: it would end the process otherwise.
+func constant(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) prometheus.Metric {
+	for i, l := range labels {
+		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
+	}
+	return prometheus.MustNewConstMetric(d, kind, value, labels...)
 }

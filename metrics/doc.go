@@ -1,2 +1,31 @@
-// Package metrics shows mirrors to Prometheus: a collector over what mirrors say of themselves, to be registered with any registry.
+/*
+Package metrics shows mirrors to Prometheus: a collector over what mirrors say of themselves, to be registered with any registry.
+
+	c := metrics.New(look)
+	registry.MustRegister(c) // and mirror.Config{OnEvent: c.Observe}
+
+Names begin with clustermirror_ and end with their unit: _seconds, _offset (a place in a log), _offsets (how many), _total (a counter, of this process since it began), _unknown and other
+words that are 1 or 0. docs/alarms.yml has alarms over them.
+
+# What is not known
+
+An unknown is no number. Its series is absent, and a gauge whose name ends with _unknown is 1: so a comparison never takes it for 0, and an alarm can ask for it. A mirror's
+clustermirror_mirror_rpo_seconds is absent while the age of a single copy is unknown, because a worst value over the others would look well. Where nothing is to be mirrored it is absent
+too, and its _unknown is 0.
+
+RPO is told as time: seconds since the last moment at which the worst copy held everything then known at the source (PartitionStatus.LagTime). While the source does not answer it grows; what
+is lost by a failover now was written there in this time.
+
+# How many series
+
+7 series for each partition that is mirrored: state, the source's end, the copy's end, what of it enough brokers hold, lag in offsets and in seconds, and whether the lag is unknown. A stopped
+partition has 4. Up to 5 more are there of a partition that is FAILED, has lost or dropped records, or needs a person's consent. With a mirror come about 70, 25 of them its kinds of events. So
+a mirror has about 35,100 with 5,000 partitions. Where that is too many, let Prometheus drop clustermirror_partition_.* (metric_relabel_configs): the alarms need none of them, people
+at a dashboard do.
+
+# What is not here
+
+When a certificate or a token expires: no status says so. Whether the old source has come back after a failover, and whether somebody writes there: nothing looks at it then.
+Go's and the process's own metrics: register prometheus's collectors beside this one.
+*/
 package metrics

@@ -1,0 +1,165 @@
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// states are those of partitions that a person can meet.
+var states = func() []statemachine.State {
+	all := []statemachine.State{statemachine.Unknown}
+	for s := statemachine.Preparing; s <= statemachine.Failed; s++ {
+		all = append(all, s)
+	}
+	return all
+}()
+
+// mirror sends what one mirror says of itself.
+func (g gauges) mirror(s *mirror.Status) {
+	name := s.Mirror
+	g.set(mirrorInfo, 1, name, s.SourceClusterID, s.DestinationClusterID)
+	g.yes(mirrorFenced, s.Fenced != nil, name)
+	g.set(mirrorTopics, float64(len(s.Topics)), name)
+
+	var sum summary
+	for i := range s.Topics {
+		t := &s.Topics[i]
+		if t.Err != nil {
+			sum.troubled++
+		}
+		if len(t.Partitions) == 0 && t.MirrorName != name+".stopped" {
+			sum.copies, sum.unknown = true, true // whatever is written there now is in no copy
+		}
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			if p.Halted {
+				sum.halted++ // whoever has it tells of it
+				continue
+			}
+			sum.add(p)
+			g.partition(p)
+		}
+	}
+	g.set(mirrorTopicsTrouble, float64(sum.troubled), name)
+	for _, state := range states {
+		g.set(mirrorPartitions, float64(sum.states[state]), name, state.String())
+	}
+	g.set(mirrorHalted, float64(sum.halted), name)
+	g.set(mirrorNotRetried, float64(sum.notRetried), name)
+	g.set(mirrorNeedConsent, float64(sum.needConsent), name)
+	g.yes(mirrorRPOUnknown, sum.unknown, name)
+	if sum.copies && !sum.unknown {
+		g.set(mirrorRPO, sum.oldest.Seconds(), name)
+	}
+	g.set(mirrorLagUnknown, float64(sum.lagUnknown), name)
+	g.yes(mirrorSilenceUnknown, sum.asked && sum.answered.IsZero(), name)
+	if !sum.answered.IsZero() {
+		g.set(mirrorSilence, max(0, s.Taken.Sub(sum.answered)).Seconds(), name)
+	}
+	g.set(mirrorOpen, float64(sum.open), name)
+	g.set(mirrorGroups, float64(len(s.Metadata.FollowedGroups)), name)
+	g.sync(name, "groups", s.Taken, &s.Metadata.Groups)
+	g.sync(name, "settings", s.Taken, &s.Metadata.Configs)
+	g.sync(name, "rules", s.Taken, &s.Metadata.ACLs)
+}
+
+func (g gauges) sync(name, part string, now time.Time, s *mirror.SyncStatus) {
+	off := s.Off != ""
+	g.yes(syncOff, off, name, part)
+	g.yes(syncTrouble, !off && s.Err != nil, name, part)
+	g.yes(syncUnknown, !off && s.At.IsZero(), name, part)
+	g.set(syncSkipped, float64(len(s.Skipped)), name, part)
+	if !off && !s.At.IsZero() {
+		g.set(syncAge, max(0, now.Sub(s.At)).Seconds(), name, part)
+	}
+}
+
+// summary is what a mirror's partitions come to, without those that another process has.
+type summary struct {
+	states                  map[statemachine.State]int
+	troubled, halted        int
+	notRetried, needConsent int
+	lagUnknown, open        int
+	copies, unknown, asked  bool // something is to be copied; of some of it nobody knows how old it is; the source is to be asked
+	oldest                  time.Duration
+	answered                time.Time // when the source last was
+}
+
+func (s *summary) add(p *mirror.PartitionStatus) {
+	if s.states == nil {
+		s.states = map[statemachine.State]int{}
+	}
+	s.states[p.State]++
+	if notRetried(p) {
+		s.notRetried++
+	}
+	if p.NeedsConsent != nil {
+		s.needConsent++
+	}
+	s.open += len(p.InFlight)
+	if over(p) {
+		return
+	}
+	s.copies = true
+	if p.LagTime == mirror.Unknown {
+		s.unknown = true
+	} else {
+		s.oldest = max(s.oldest, p.LagTime)
+	}
+	if p.LagOffsets == mirror.Unknown {
+		s.lagUnknown++
+	}
+	if p.Want == statemachine.WantMirroring {
+		s.asked = true
+		if p.SourceSeen.After(s.answered) {
+			s.answered = p.SourceSeen
+		}
+	}
+}
+
+// over says that the partition is no copy any more, or is becoming none: there is nothing that it could lag behind.
+func over(p *mirror.PartitionStatus) bool {
+	return p.State == statemachine.Stopped || p.State == statemachine.Stopping
+}
+
+func notRetried(p *mirror.PartitionStatus) bool {
+	return p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable
+}
+
+// partition sends what a person or an alarm needs of one partition.
+func (g gauges) partition(p *mirror.PartitionStatus) {
+	name, topic, number := p.Mirror, p.Topic, strconv.Itoa(int(p.Partition))
+	g.set(partitionState, 1, name, topic, number, p.State.String())
+	if p.SourceEnd != mirror.Unknown {
+		g.set(partitionSource, float64(p.SourceEnd), name, topic, number)
+	}
+	g.set(partitionEnd, float64(p.End), name, topic, number)
+	g.set(partitionReplicated, float64(p.Replicated), name, topic, number)
+	if !over(p) {
+		g.yes(partitionLagUnknown, p.LagOffsets == mirror.Unknown, name, topic, number)
+		if p.LagOffsets != mirror.Unknown {
+			g.set(partitionLag, float64(p.LagOffsets), name, topic, number)
+		}
+		if p.LagTime != mirror.Unknown {
+			g.set(partitionLagSeconds, p.LagTime.Seconds(), name, topic, number)
+		}
+	}
+	switch {
+	case notRetried(p):
+		g.set(partitionNotRetried, 1, name, topic, number)
+	case p.State == statemachine.Failed:
+		g.set(partitionAttempts, float64(p.RetryAttempt), name, topic, number)
+	}
+	if p.LostTo > p.LostFrom {
+		g.set(partitionLost, float64(p.LostTo-p.LostFrom), name, topic, number)
+	}
+	if p.DroppedTo > p.DroppedFrom {
+		g.set(partitionDropped, float64(p.DroppedTo-p.DroppedFrom), name, topic, number)
+	}
+	if c := p.NeedsConsent; c != nil {
+		g.set(partitionNeedConsent, float64(max(0, c.To-c.From)), name, topic, number)
+	}
+}

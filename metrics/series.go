@@ -1,0 +1,74 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Of ages the difference is told and not the moment: both ends are on the node's own clock, so that a clock that is wrong here or in Prometheus changes nothing.
+
+var described []*prometheus.Desc
+
+// series makes one of the names that a Collector exports.
+func series(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc("clustermirror_"+name, help, labels, nil)
+	described = append(described, d)
+	return d
+}
+
+// Of the process.
+var (
+	buildInfo   = series("build_info", "1: what this process runs.", "node", "version", "revision", "goversion")
+	nodeUp      = series("node_up", "1: the process answers.", "node")
+	nodeReady   = series("node_ready", "1: the node leads and follows what it should.", "node")
+	nodeState   = series("node_state", "1: the node is in this state. Others have no series.", "node", "state")
+	nodeStart   = series("node_start_time_seconds", "When this process began, in seconds since 1970.", "node")
+	nodeMirrors = series("node_mirrors", "Mirrors that run in this process.", "node")
+)
+
+// Of a mirror.
+var (
+	mirrorInfo           = series("mirror_info", "1: the mirror runs in this process. An id is empty as long as nobody has told it.", "mirror", "source_cluster_id", "destination_cluster_id")
+	mirrorFenced         = series("mirror_fenced", "1: another process has the mirror, and this one serves nothing of it any more.", "mirror")
+	mirrorTopics         = series("mirror_topics", "Topics of the mirror.", "mirror")
+	mirrorTopicsTrouble  = series("mirror_topics_in_trouble", "Topics that cannot be mirrored as they are.", "mirror")
+	mirrorPartitions     = series("mirror_partitions", "Partitions in this state, without those that another process has.", "mirror", "state")
+	mirrorHalted         = series("mirror_halted_partitions", "Partitions that another process has, and that this one has stopped serving.", "mirror")
+	mirrorNotRetried     = series("mirror_failed_partitions_not_retried", "FAILED partitions that are not tried again by themselves: a person has to act.", "mirror")
+	mirrorNeedConsent    = series("mirror_partitions_needing_consent", "Partitions whose start would drop records of the copy, and waits for a person's consent.", "mirror")
+	mirrorRPO            = series("mirror_rpo_seconds", "How old the oldest copy is: seconds since the last moment at which it held everything then known at the source, of the partition that is worst. Absent while it is unknown of any.", "mirror")
+	mirrorRPOUnknown     = series("mirror_rpo_unknown", "1: of at least one partition it is not known how old its copy is, or a topic has no copy yet.", "mirror")
+	mirrorLagUnknown     = series("mirror_lag_unknown_partitions", "Partitions whose lag in offsets cannot be measured now.", "mirror")
+	mirrorSilence        = series("mirror_source_silence_seconds", "Seconds since the source last said where any partition ends that is to be mirrored. Absent when it never has.", "mirror")
+	mirrorSilenceUnknown = series("mirror_source_silence_unknown", "1: the source has never said so in this process, though partitions are to be mirrored.", "mirror")
+	mirrorOpen           = series("mirror_open_transactions", "Transactions that are open in the copies: a failover aborts them.", "mirror")
+	mirrorStoreTrouble   = series("mirror_store_trouble", "1: the state store does not take what is written.", "mirror")
+	mirrorGroups         = series("mirror_groups", "Groups of the source that are followed.", "mirror")
+	syncAge              = series("mirror_sync_age_seconds", "Seconds since this part of metadata sync (groups, settings, rules) last came to its end without an error. Absent when it never has, and when it is off.", "mirror", "part")
+	syncUnknown          = series("mirror_sync_unknown", "1: this part is to be followed, and no look has come to its end in this process.", "mirror", "part")
+	syncOff              = series("mirror_sync_off", "1: this part is not followed at all: one side cannot, or nothing is to be followed.", "mirror", "part")
+	syncTrouble          = series("mirror_sync_trouble", "1: the last look at this part ended with an error.", "mirror", "part")
+	syncSkipped          = series("mirror_sync_skipped", "What the last look at this part left alone.", "mirror", "part")
+)
+
+// Counted in this process.
+var (
+	lostOffsets       = series("mirror_lost_offsets_total", "Offsets that were gone at the source before they were copied.", "mirror")
+	droppedOffsets    = series("mirror_dropped_offsets_total", "Offsets that were cut from copies.", "mirror")
+	events            = series("events_total", "Events of mirrors by kind, as package mirror names them.", "mirror", "kind")
+	destinationEvents = series("destination_events_total", "What the destination told, by kind, as package kraft names them.", "kind")
+	destinationTold   = series("destination_last_event_timestamp_seconds", "When the destination last told something of a topic that needs a person, in seconds since 1970.", "kind", "topic")
+)
+
+// Of a partition. Each of these is one series a partition: more names cost more than they tell.
+var (
+	partitionState       = series("partition_state", "1: the partition is in this state. Others have no series.", "mirror", "topic", "partition", "state")
+	partitionSource      = series("partition_source_end_offset", "High watermark at the source as last measured. Absent when it never was.", "mirror", "topic", "partition")
+	partitionEnd         = series("partition_destination_end_offset", "Where the copy ends.", "mirror", "topic", "partition")
+	partitionReplicated  = series("partition_replicated_offset", "Below it enough brokers hold the copy.", "mirror", "topic", "partition")
+	partitionLag         = series("partition_lag_offsets", "Offsets that the source has and the copy does not hold. Absent while it cannot be measured.", "mirror", "topic", "partition")
+	partitionLagSeconds  = series("partition_lag_seconds", "Seconds since the last moment at which the copy held everything then known at the source. Absent when there is none.", "mirror", "topic", "partition")
+	partitionLagUnknown  = series("partition_lag_unknown", "1: the lag in offsets cannot be measured now.", "mirror", "topic", "partition")
+	partitionAttempts    = series("partition_failed_attempts", "Attempts of a FAILED partition that have failed. Absent of others, and of one that is not tried again.", "mirror", "topic", "partition")
+	partitionNotRetried  = series("partition_not_retried", "1: the partition is FAILED and not tried again by itself. Absent of others.", "mirror", "topic", "partition")
+	partitionLost        = series("partition_last_lost_offsets", "Offsets in the last range that was gone at the source before it was copied. Absent when there was none.", "mirror", "topic", "partition")
+	partitionDropped     = series("partition_last_dropped_offsets", "Offsets in the last range that was cut from the copy in this process. Absent when there was none.", "mirror", "topic", "partition")
+	partitionNeedConsent = series("partition_consent_needed_offsets", "Offsets of the copy that a start would drop, and that wait for a person's consent. Absent when there are none.", "mirror", "topic", "partition")
+)
