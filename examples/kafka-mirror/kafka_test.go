@@ -89,6 +89,7 @@ func readmeShowsARealRun(t *testing.T, kafka *kafkatest.Cluster) {
 	}
 	t.Cleanup(func() { records.Close() })
 	startMirror(t, records, kafka.ID())
+	s.await([]string{"--describe", "--mirror", "dr"}, "mirror-1") // it was heard of
 	s.run("--start", "--mirror", "dr", "--topics", "orders")
 	s.await([]string{"--describe", "--mirror", "dr"}, "orders-0   MIRRORING  3, seen", "ago  0 ")
 	s.run("--describe", "--mirror", "dr")

@@ -22,9 +22,13 @@
 // # Exit status
 //
 //	0  everything that was asked for is recorded, or was so already; with --dry-run: would be
-//	1  refused as things stand: some topics, or the whole request; other topics of the request are recorded. --preflight: something blocks
+//	1  refused as things stand: some topics, or the whole request; other topics of the request are recorded. --preflight: something blocks. --wait: it does not come by itself
 //	2  the request, a file or a right has to be changed; nothing has changed
 //	3  the desired state cannot be reached or read, or it is not known whether the request was recorded
+//	4  --wait: not reached in time; what is recorded stays
+//	5  --describe: a mirror is not protected, because how far its copy is cannot be known
+//	6  --describe: a mirror is partially failed over
+//	7  run: the node's registration was taken away; it must not be restarted by itself
 //
 // An error is one line on standard error. With --json what a verb was refused for is in the document on standard output too.
 package main
@@ -67,19 +71,7 @@ type program struct {
 
 // run returns the exit status.
 func (p *program) run(ctx context.Context, args []string) int {
-	var err error
-	if len(args) > 0 && subcommands[args[0]] != nil {
-		return p.finish(subcommands[args[0]](p, ctx, args[1:]))
-	}
-	p.options, err = readOptions(args)
-	if err == nil {
-		err = p.do(ctx)
-	}
-	return p.finish(err)
-}
-
-// finish says what went wrong, and returns the exit status.
-func (p *program) finish(err error) int {
+	err := p.command(ctx, args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(p.out, help())
 		return 0
@@ -88,6 +80,22 @@ func (p *program) finish(err error) int {
 		fmt.Fprintln(p.complaints, "kafka-mirror: "+oneLine(err))
 	}
 	return exitStatus(err)
+}
+
+// command is one of the subcommands, which come first and without dashes, or a verb.
+func (p *program) command(ctx context.Context, args []string) (err error) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		for _, s := range subcommands() {
+			if s.name == args[0] {
+				return s.run(p, ctx, args[1:])
+			}
+		}
+		return unknownSubcommand(args[0])
+	}
+	if p.options, err = readOptions(args); err != nil {
+		return err
+	}
+	return p.do(ctx)
 }
 
 // confirm gets the operator's consent to a plan that was shown.

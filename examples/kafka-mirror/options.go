@@ -178,7 +178,11 @@ func split(list string) []string {
 // help is what -help prints.
 func help() string {
 	var b strings.Builder
-	b.WriteString("Usage: kafka-mirror (--bootstrap-server HOST:PORT [--command-config FILE] | --store DIR) VERB [OPTION …]\n       kafka-mirror --settings\n\nVerbs:\n")
+	b.WriteString("Usage: kafka-mirror (--bootstrap-server HOST:PORT [--command-config FILE] | --store DIR) VERB [OPTION …]\n       kafka-mirror --settings\n")
+	for _, s := range subcommands() {
+		fmt.Fprintf(&b, "       kafka-mirror %s %s\n                    %s\n", s.name, s.takes, s.doc)
+	}
+	b.WriteString("\nVerbs:\n")
 	for _, v := range verbs {
 		fmt.Fprintf(&b, "  --%-10s %s\n", v.name, v.doc)
 	}
@@ -196,9 +200,13 @@ func help() string {
 
 Exit status:
   0  everything that was asked for is recorded, or was so already; with --dry-run: would be
-  1  refused as things stand: some topics, or the whole request; other topics of the request are recorded. --preflight: something blocks
+  1  refused as things stand: some topics, or the whole request; other topics of the request are recorded. --preflight: something blocks. --wait: it does not come by itself
   2  the request, a file or a right has to be changed; nothing has changed
   3  the desired state cannot be reached or read, or it is not known whether the request was recorded
+  4  --wait: not reached in time; what is recorded stays
+  5  --describe: a mirror is not protected, because how far its copy is cannot be known
+  6  --describe: a mirror is partially failed over
+  7  run: the node's registration was taken away; it must not be restarted by itself
 `)
 	return b.String()
 }

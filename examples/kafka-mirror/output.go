@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -42,12 +44,12 @@ func exitStatus(err error) int {
 		return 1
 	case errors.As(err, &e):
 		switch e.Code {
-		case mirror.InvalidRequest, mirror.InvalidConfig, mirror.InvalidRegularExpression:
+		case mirror.InvalidRequest, mirror.InvalidConfig, mirror.InvalidRegularExpression, mirror.ClusterMirrorAuthorizationFailed:
 			return 2
 		}
 		return 1
 	case errors.As(err, new(usageError)), errors.As(err, new(*mirror.SettingError)), kafkaconfig.Find(err) != nil, errors.As(err, new(*kafkastore.AccessError)),
-		errors.As(err, new(*kafkastore.TopicError)), errors.Is(err, kerr.SaslAuthenticationFailed):
+		errors.As(err, new(*kafkastore.TopicError)), errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, fs.ErrPermission):
 		return 2
 	}
 	return 3
@@ -56,10 +58,29 @@ func exitStatus(err error) int {
 // inFlags are the library's names of what the operator has to do, and this program's.
 var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "--plan", "Intent.DestinationClusterID", "--destination-cluster-id", "(Partial)", "(--partial)",
 	"(Config.ReplicationFactor)", "in --command-config", "record it with AlterConfig,", "record it with --alter --mirror-config FILE,", "AlterConfig", "--alter", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
-	"Resume goes", "--resume goes", "Start begins", "--start begins", "Stop is accepted", "--stop is accepted", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon")
+	"Resume goes", "--resume goes", "Start begins", "--start begins",
+	"Stop is accepted from every state", "try again when it is (--stop, which opens the topic for clients, is possible now)",
+	"the topic is in no mirror", "the topic is in no mirror: check the name, --describe shows those that are in one, --start adds one", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon")
+
+// plainer are what the library says of a topic, and what somebody at a terminal can do with.
+var plainer = []struct {
+	said *regexp.Regexp
+	to   string
+}{
+	{regexp.MustCompile(`: no process has reported it: mirror: unknown topic "[^"]*"`), `: no process has taken it up; --describe says whether one runs`},
+	{regexp.MustCompile(`the topic is wanted as \S+; Stop it first`), `the topic is not stopped; --stop it, and delete when it is STOPPED`},
+}
+
+// inOwnWords is a text of the library, for somebody who has only this command.
+func inOwnWords(text string) string {
+	for _, x := range plainer {
+		text = x.said.ReplaceAllString(text, x.to)
+	}
+	return inFlags.Replace(text)
+}
 
 func oneLine(err error) string {
-	return inFlags.Replace(mirror.OneLine(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	return inOwnWords(mirror.OneLine(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
 // asJSON prints one document.
@@ -111,7 +132,7 @@ func (p *program) showPlan(ctx context.Context, r mirror.Result) {
 	if p.json {
 		to = p.complaints
 	}
-	fmt.Fprint(to, inFlags.Replace(strings.Replace(r.String(), "\ndry run of "+r.Verb, "\nwhat will be done: "+r.Verb, 1))) // this is no dry run: only what comes first in it
+	fmt.Fprint(to, inOwnWords(strings.Replace(r.String(), "\ndry run of "+r.Verb, "\nwhat will be done: "+r.Verb, 1))) // this is no dry run: only what comes first in it
 	p.showPartitions(ctx, to, r)
 }
 
@@ -175,21 +196,30 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 		if planned {
 			text = strings.Replace(text, mirror.OneLine(r.Clusters.String())+"\n", "", 1)
 		}
-		fmt.Fprint(p.out, inFlags.Replace(text))
+		fmt.Fprint(p.out, inOwnWords(text))
 	}
 	return err
 }
 
-// described has the names of KIP-1279's DescribeClusterMirrors response (spec §1.3), and behind them what else is known. What is not known is null.
+// described has the names of KIP-1279's DescribeClusterMirrors response (spec §1.3), and behind them what else is known. What is not known is null, where the KIP has a number that
+// stands for it; AuthorizedOperations is the KIP's number for what was not asked.
 type described struct {
+	ErrorCode                                    mirror.Code
+	ErrorMessage                                 *string
 	MirrorName, SourceBootstrap, SourceClusterId string
+	AuthorizedOperations                         int32
 	Topics                                       []describedTopic
-	DestinationClusterId, Head                   string
-	Partial, Alive                               bool
-	Taken, Created                               time.Time
-	Settings                                     map[string]string
-	Nodes                                        []mirror.DescribedNode
-	Notes                                        []string
+	*describedBesides
+}
+
+// describedBesides is what the KIP's response does not have; nil of a mirror that could not be described.
+type describedBesides struct {
+	DestinationClusterId, Head string
+	Partial, Alive             bool
+	Taken, Created             time.Time
+	Settings                   map[string]string
+	Nodes                      []mirror.DescribedNode
+	Notes                      []string
 }
 
 type describedTopic struct {
@@ -200,12 +230,24 @@ type describedTopic struct {
 
 type describedPartition struct {
 	PartitionIndex                                                     int32
-	StateValue, ErrorMessage                                           string
+	StateValue                                                         string
+	ErrorMessage                                                       *string
 	RetryAttempt                                                       int16
 	SourceOffset, DestinationOffset, LastMirrorEpoch, LastMirrorOffset mirror.Number
 	Lag                                                                mirror.Number
 	LagAtLeast                                                         bool // more by now, nobody measures it
-	SourceSeen, Reported                                               time.Time
+	SourceSeen, Reported                                               *time.Time
+}
+
+// notAsked is the KIP's value of AuthorizedOperations where nobody asked for them.
+const notAsked = -1 << 31
+
+// words is a text, or nil if there is none.
+func words(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 func (p *program) showDescriptions(all []mirror.Description) error {
@@ -216,15 +258,17 @@ func (p *program) showDescriptions(all []mirror.Description) error {
 			continue
 		}
 		x := described{
-			MirrorName: d.Mirror, SourceBootstrap: d.Clusters.SourceBootstrap, SourceClusterId: d.Clusters.SourceID, Topics: []describedTopic{}, DestinationClusterId: d.Clusters.DestinationID,
-			Head: d.Head, Partial: d.Partial, Alive: d.Alive, Taken: d.Taken, Created: d.Created, Settings: d.Settings, Nodes: append([]mirror.DescribedNode{}, d.Nodes...),
-			Notes: append([]string{}, d.Notes...),
+			MirrorName: d.Mirror, SourceBootstrap: d.Clusters.SourceBootstrap, SourceClusterId: d.Clusters.SourceID, AuthorizedOperations: notAsked, Topics: []describedTopic{},
+			describedBesides: &describedBesides{
+				DestinationClusterId: d.Clusters.DestinationID, Head: d.Head, Partial: d.Partial, Alive: d.Alive, Taken: d.Taken, Created: d.Created, Settings: d.Settings,
+				Nodes: append([]mirror.DescribedNode{}, d.Nodes...), Notes: append([]string{}, d.Notes...),
+			},
 		}
 		for _, t := range d.Topics {
 			topic := describedTopic{TopicName: t.Topic, Partitions: []describedPartition{}, Wanted: t.MirrorName}
 			for _, q := range t.Partitions {
 				topic.Partitions = append(topic.Partitions, describedPartition{
-					q.Partition, q.State, q.Reason, q.RetryAttempt, q.SourceEnd, q.DestinationEnd, q.LME, q.LMO, q.Lag.Offsets, q.Lag.AtLeast, q.SourceSeen, q.Reported,
+					q.Partition, q.State, words(q.Reason), q.RetryAttempt, q.SourceEnd, q.DestinationEnd, q.LME, q.LMO, q.Lag.Offsets, q.Lag.AtLeast, known(q.SourceSeen), known(q.Reported),
 				})
 			}
 			x.Topics = append(x.Topics, topic)
@@ -309,9 +353,21 @@ func (p *program) showSettings(all []mirror.SettingDefinition) error {
 	return nil
 }
 
+// listed has the names of KIP-1279's ListClusterMirrors response (spec §1.2), and behind them what else is known.
+type listed struct {
+	MirrorName, SourceBootstrap, SourceClusterId string
+	TopicCount                                   int
+	TopicNames                                   []string
+	Stopped                                      int
+}
+
 func (p *program) showList(list []mirror.ListedMirror) error {
 	if p.json {
-		return p.asJSON(map[string]any{"Mirrors": list})
+		shown := []listed{}
+		for _, m := range list {
+			shown = append(shown, listed{m.Name, m.SourceBootstrap, m.SourceClusterID, m.TopicCount, append([]string{}, m.TopicNames...), m.Stopped})
+		}
+		return p.asJSON(map[string]any{"Mirrors": shown})
 	}
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MIRROR\tTOPICS\tSTOPPED\tSOURCE")

@@ -15,11 +15,6 @@ import (
 	"github.com/clustermirror/clustermirror/node"
 )
 
-// subcommands are what does not speak to a mirror but is, or is about, a node.
-var subcommands = map[string]func(p *program, ctx context.Context, args []string) error{
-	"run": (*program).runNode,
-}
-
 // nodeFile reads the options of a subcommand, and the file that --config names.
 func (p *program) nodeFile(f *flag.FlagSet, args []string) (*node.File, error) {
 	f.SetOutput(io.Discard)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/filestore"
@@ -238,7 +239,7 @@ func TestJSON(t *testing.T) {
 			of    map[string]any
 			names []string
 		}{
-			{described, []string{"MirrorName", "SourceBootstrap", "SourceClusterId", "Topics"}}, {topic, []string{"TopicName", "Partitions"}},
+			{described, []string{"ErrorCode", "ErrorMessage", "MirrorName", "SourceBootstrap", "SourceClusterId", "AuthorizedOperations", "Topics"}}, {topic, []string{"TopicName", "Partitions"}},
 			{partition, []string{"PartitionIndex", "StateValue", "ErrorMessage", "RetryAttempt", "SourceOffset", "DestinationOffset", "LastMirrorEpoch", "LastMirrorOffset"}},
 		} {
 			for _, name := range x.names {
@@ -253,9 +254,29 @@ func TestJSON(t *testing.T) {
 	}
 	if list := run(0, "--list")["Mirrors"].([]any); len(list) != 1 {
 		t.Errorf("the list is %v", list)
+	} else {
+		for _, name := range []string{"MirrorName", "SourceBootstrap", "SourceClusterId", "TopicCount", "TopicNames"} {
+			if _, there := list[0].(map[string]any)[name]; !there {
+				t.Errorf("%s is not in %v", name, list[0])
+			}
+		}
+	}
+	if unknown := run(1, "--describe", "--mirror", "rd")["Mirrors"].([]any)[0].(map[string]any); unknown["ErrorCode"] != 137.0 || unknown["MirrorName"] != "rd" {
+		t.Errorf("an unknown mirror is %v", unknown)
 	}
 	if entries := run(0, "--history", "--mirror", "dr")["History"].([]any); len(entries) != 3 || entries[2].(map[string]any)["Reason"] != "r" {
 		t.Errorf("the history is %v", entries)
+	}
+}
+
+// TestDescribeInJSON: the whole document, as a script reads it.
+func TestDescribeInJSON(t *testing.T) {
+	source := startSource(t).ListenAddrs()[0]
+	for _, s := range standings {
+		if s.name == "FAILED" {
+			_, out, _ := command(t, "--json", "--describe", "--store", made(t, source, s, time.Now()), "--mirror", "dr")
+			golden(t, "describe.json", strings.ReplaceAll(number.ReplaceAllString(strings.ReplaceAll(out, source, "primary:9092"), "#"), ".#Z", "Z")) // fractions of seconds are not always there
+		}
 	}
 }
 

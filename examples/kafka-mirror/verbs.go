@@ -3,6 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
@@ -34,6 +37,11 @@ func (p *program) do(ctx context.Context) (err error) {
 	}
 	bounded, stop := context.WithTimeout(ctx, p.timeout)
 	defer stop()
+	defer func() {
+		if p.store != "" && errors.Is(err, fs.ErrPermission) && !errors.As(err, new(usageError)) {
+			err = fmt.Errorf("%w; this user has to read and write the folder and the files in it, for a verb that only looks too: it is locked for that", err)
+		}
+	}()
 	if p.place, err = p.openPlace(bounded); err != nil {
 		return err
 	}
@@ -53,11 +61,7 @@ func (p *program) do(ctx context.Context) (err error) {
 		}
 		return p.showList(list)
 	case "history":
-		entries, err := a.History(bounded)
-		if err != nil {
-			return err
-		}
-		return p.showHistory(entries)
+		return p.history(bounded, a)
 	case "describe":
 		return p.describe(bounded, a)
 	case "groups":
@@ -153,11 +157,14 @@ func (p *program) record(ctx context.Context, verb act, opens bool) error {
 		defer stop()
 		return verb(bounded, dryRun, intent)
 	}
+	now := p.standings(ctx)
 	if opens && !p.dryRun {
 		r, err := do(true, intent)
-		if err != nil && len(r.Topics) == 0 {
+		if err != nil && !slices.ContainsFunc(r.Topics, func(t mirror.TopicResult) bool { return t.Err == nil }) { // nothing would be done, so nobody has to consent to it
+			r.DryRun = false
 			return p.showResult(r, err, false)
 		}
+		now.advise(&r)
 		p.showPlan(ctx, r)
 		if err := p.confirm(ctx, r); err != nil {
 			return err
@@ -165,6 +172,7 @@ func (p *program) record(ctx context.Context, verb act, opens bool) error {
 		intent.Plan = r.Plan
 	}
 	r, err := do(p.dryRun, intent)
+	now.advise(&r)
 	if p.dryRun && p.json {
 		if d, topics, err := p.described(ctx, r); err == nil && len(topics) > 0 { // nothing else depends on it
 			p.groupPlaces = d.GroupPlaces(topics...)
@@ -199,6 +207,10 @@ func (p *program) describe(ctx context.Context, a *mirror.Admin) error {
 			return err
 		}
 		d, err := a.Describe(ctx)
+		if p.json && p.mirror != "" && errors.Is(err, &mirror.Error{Code: mirror.UnknownClusterMirror}) {
+			unknown := described{ErrorCode: mirror.UnknownClusterMirror, ErrorMessage: words(oneLine(err)), MirrorName: name, AuthorizedOperations: notAsked, Topics: []describedTopic{}}
+			return errors.Join(err, p.asJSON(map[string]any{"Mirrors": []described{unknown}}))
+		}
 		if err != nil {
 			return err
 		}

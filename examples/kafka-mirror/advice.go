@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// before is how a mirror was before a verb, as far as that is known: a verb says what is recorded, and this what comes of it.
+type before struct {
+	known bool
+	mirror.Description
+}
+
+// standings looks at the mirror for advise. Nothing else depends on it.
+func (p *program) standings(ctx context.Context) before {
+	if !slices.Contains([]string{"start", "pause", "resume", "recover"}, p.verb) {
+		return before{}
+	}
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	a, err := p.admin(p.mirror)
+	if err != nil {
+		return before{}
+	}
+	d, err := a.Describe(bounded)
+	return before{err == nil, d}
+}
+
+// advise adds what is to be known of a result that is recorded, or is so already, and still not what the operator wants.
+func (b before) advise(r *mirror.Result) {
+	if !b.known {
+		return
+	}
+	waits := false
+	var stopped, sound []string
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		if t.Err != nil {
+			continue
+		}
+		waits = true
+		partitions := b.partitions(t.Topic)
+		in := func(state statemachine.State) bool {
+			return slices.ContainsFunc(partitions, func(p mirror.DescribedPartition) bool { return p.State == state.String() })
+		}
+		if !t.Changed && t.Unfinished == "" {
+			t.Unfinished = unfinished(r.Verb, partitions)
+		}
+		if r.Verb == "start" && t.Changed && in(statemachine.Stopped) {
+			stopped = append(stopped, t.Topic)
+		}
+		if r.Verb == "recover" && !in(statemachine.Failed) {
+			sound = append(sound, t.Topic)
+		}
+	}
+	if len(stopped) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s: clients could write here since the stop; what the source does not have is dropped only after consent, which --failback asks for", names(stopped)))
+	}
+	if len(sound) > 0 {
+		r.Notes = append(r.Notes, names(sound)+": no partition is known to be FAILED, so there is nothing to recover")
+	}
+	if waits && !b.Alive {
+		r.Warnings = append(r.Warnings, b.unattended())
+	}
+}
+
+func (b before) partitions(topic string) []mirror.DescribedPartition {
+	for _, t := range b.Topics {
+		if t.Topic == topic {
+			return t.Partitions
+		}
+	}
+	return nil
+}
+
+// unfinished says why a topic that is wanted so already is not so yet, "" if it is.
+func unfinished(verb string, partitions []mirror.DescribedPartition) string {
+	want := statemachine.Mirroring.String()
+	if verb == "pause" {
+		want = statemachine.Paused.String()
+	}
+	if len(partitions) == 0 {
+		return "no process has taken it up yet"
+	}
+	for _, p := range partitions {
+		switch {
+		case p.State == want:
+		case p.State == statemachine.Failed.String() && p.RetryAttempt == statemachine.NonRetryable:
+			return fmt.Sprintf("but partition %d is FAILED (%s): mend that, then --recover", p.Partition, cmp.Or(p.Reason, "it is not known why"))
+		case p.State == statemachine.Failed.String():
+			return fmt.Sprintf("but partition %d is FAILED (%s) and tried again by itself; --recover tries it now", p.Partition, cmp.Or(p.Reason, "it is not known why"))
+		default:
+			return fmt.Sprintf("partition %d is %s", p.Partition, p.State)
+		}
+	}
+	return ""
+}
+
+// unattended says that nobody carries out what is recorded.
+func (b before) unattended() string {
+	last := time.Time{}
+	for _, n := range b.Nodes {
+		if n.ClockAhead {
+			return fmt.Sprintf("WHETHER A PROCESS RUNS this mirror is not known (the clock of %s is ahead): what is recorded is done when one runs", cmp.Or(n.Host, n.Owner))
+		}
+		if n.Seen.After(last) {
+			last = n.Seen
+		}
+	}
+	word := "none has ever reported"
+	if !last.IsZero() {
+		word = fmt.Sprintf("last word %s ago", strings.TrimSuffix(b.Taken.Sub(last).Round(time.Minute).String(), "0s"))
+	}
+	return fmt.Sprintf("NO PROCESS runs this mirror (%s): what is recorded is done when one is started", word)
+}
+
+// names are the first few of several names.
+func names(all []string) string {
+	const most = 3
+	if len(all) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
+}
+
+// history shows who did what. A name that nobody ever used is a mistake, and not an empty history.
+func (p *program) history(ctx context.Context, a *mirror.Admin) error {
+	entries, err := a.History(ctx)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		if _, err := a.Describe(ctx); err != nil {
+			return err
+		}
+		if !p.json {
+			_, err := fmt.Fprintf(p.out, "nothing is recorded of mirror %s\n", p.mirror)
+			return err
+		}
+	}
+	return p.showHistory(entries)
+}

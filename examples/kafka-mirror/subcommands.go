@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/clustermirror/clustermirror/internal/closest"
+)
+
+// subcommand is what stands first on the command line, without dashes: it is a node, or is about one, and not about a mirror.
+type subcommand struct {
+	name, takes, doc string
+	run              func(p *program, ctx context.Context, args []string) error
+}
+
+// subcommands are all of them, in the order of the help.
+func subcommands() []subcommand {
+	return []subcommand{
+		{"run", "--config FILE [--log text|json]", "a mirror node, as node.properties describes it; ends at SIGTERM, after it has handed over; reads the file again at SIGHUP", (*program).runNode},
+	}
+}
+
+// unknownSubcommand names what may have been meant: a subcommand, or a verb without its dashes.
+func unknownSubcommand(word string) error {
+	known := verbNames()
+	for _, s := range subcommands() {
+		known = append(known, s.name)
+	}
+	name := closest.Name(word, known)
+	if slices.Contains(verbNames(), name) {
+		return usage("what is %q? A verb is an option, with dashes; the closest is --%s (-help lists all)", word, name)
+	}
+	return usage("what is %q? The closest subcommand is %s, and a verb is an option, as in --describe (-help lists all)", word, name)
+}
