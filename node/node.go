@@ -200,9 +200,9 @@ func (n *Node) start(ctx context.Context, running *sync.WaitGroup) {
 func (n *Node) silent(other mirror.NodeReport) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	h, known := n.heard[other.Owner]
+	h, known := n.heard[nodeOf(other)]
 	if !known || !h.seen.Equal(other.Seen) {
-		n.heard[other.Owner] = heardOf{other.Seen, time.Now()}
+		n.heard[nodeOf(other)] = heardOf{other.Seen, time.Now()}
 		return false
 	}
 	return time.Since(h.at) > silentAfter

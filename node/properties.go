@@ -337,6 +337,20 @@ func parse(settings mirror.Settings) (*parsed, []error) {
 	return p, errs
 }
 
+// named puts the listener's prefix before the setting of an error, if the listener has the setting for itself.
+func named(err error, listener string, own map[string]string) error {
+	e := kafkaconfig.Find(err)
+	if e == nil {
+		return err
+	}
+	if _, ok := own[e.Setting]; !ok {
+		return err
+	}
+	full := *e
+	full.Setting = listenerPrefix + strings.ToLower(listener) + "." + e.Setting
+	return &full
+}
+
 func list(text, separator string) (items []string) {
 	for _, item := range strings.Split(text, separator) {
 		if item = strings.TrimSpace(item); item != "" {
@@ -459,6 +473,7 @@ func (p *parsed) security(get func(string) string, no func(setting, problem, adv
 		p.connections[name] = client
 		if _, err := kafkaconfig.Parse(client); err != nil && client[bootstrapServers] != "" {
 			for _, e := range unjoined(err) {
+				e = named(e, name, own[name])
 				if !seen[e.Error()] { // of what is inherited, once
 					seen[e.Error()] = true
 					*errs = append(*errs, e)
@@ -469,7 +484,9 @@ func (p *parsed) security(get func(string) string, no func(setting, problem, adv
 		case p.inter:
 			server, err := kafkaconfig.ParseServer(protocol, both)
 			if err != nil {
-				*errs = append(*errs, unjoined(err)...)
+				for _, e := range unjoined(err) {
+					*errs = append(*errs, named(e, name, own[name]))
+				}
 			}
 			p.server = server
 		case "", p.control:

@@ -94,7 +94,7 @@ func (r *run) another(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(reports.Nodes, func(n mirror.NodeReport) bool { return n.Mirror == r.name && n.Owner != "" && n.Owner != r.n.cfg.Name })
+	i := slices.IndexFunc(reports.Nodes, func(n mirror.NodeReport) bool { return n.Mirror == r.name && nodeOf(n) != "" && nodeOf(n) != r.n.cfg.Name })
 	if i < 0 {
 		return nil
 	}
@@ -109,8 +109,11 @@ func (r *run) another(ctx context.Context) error {
 		return nil // nothing is left of it
 	}
 	return fmt.Errorf("node %s has it (%d partitions; last heard of at %s, on host %s): start a process under that node id, or say in mirror.names of each node which one runs it",
-		other.Owner, held, other.Seen.UTC().Format("2006-01-02 15:04:05 UTC"), other.Host)
+		nodeOf(other), held, other.Seen.UTC().Format("2006-01-02 15:04:05 UTC"), other.Host)
 }
+
+// nodeOf is the name of the node that wrote a report, "" where it says none.
+func nodeOf(mirror.NodeReport) string { return "" }
 
 // drain waits until no partition is in the middle of a step.
 func (r *run) drain(m *mirror.Mirror) {

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermirror/clustermirror/mirror/kraft"
+)
+
+// enough is the shortest file of a node.
+const enough = `node.id=9999
+bootstrap.servers=standby-1:9092
+controller.quorum.bootstrap.servers=standby-1:9093,standby-2:9093
+listeners=INTERNAL://10.0.0.9:9990
+mirror.node.folder=/var/lib/kafka-mirror
+`
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "node.properties")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestShortestFileHasKafkasDefaults(t *testing.T) {
+	f, err := ReadFile(write(t, enough))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, k := f.Config(), f.Kraft()
+	if c.Name != "9999" || !c.Mirrors("any") || c.HTTP != "" || c.DrainBound != 20*time.Second {
+		t.Errorf("%+v", c)
+	}
+	if k.NodeID != 9999 || !slices.Equal(k.Controllers, []string{"standby-1:9093", "standby-2:9093"}) || k.Listen != "10.0.0.9:9990" || k.Folder != "/var/lib/kafka-mirror" ||
+		k.ReplicationFactor != 3 || k.MinInSyncReplicas != 2 || k.Security.Protocol != "PLAINTEXT" || k.Window != kraft.DefaultWindow || k.SessionTimeout != 9*time.Second {
+		t.Errorf("%+v", k)
+	}
+}
+
+// TestEveryMistakeIsNamed: one file with everything wrong says everything at once, and each line says what to do.
+func TestEveryMistakeIsNamed(t *testing.T) {
+	for name, c := range map[string]struct{ text, says string }{
+		"nothing at all":        {"", "node.id: is not set; choose an id"},
+		"no listeners":          {"node.id=1\n", "listeners: is not set; say where the brokers reach this node, as in INTERNAL://10.0.0.9:9990"},
+		"mistyped":              {enough + "mirror.node.foldr=/x\n", "mirror.node.foldr: is not known; the closest known name is mirror.node.folder"},
+		"of a mirror":           {enough + "mirror.topics.include=a\n", "mirror.topics.include: belongs to a mirror, not to a node; put it into the file of kafka-mirror --create"},
+		"id is a word":          {enough + "node.id=nine\n", "node.id: is not a whole number"},
+		"wrong listener":        {strings.Replace(enough, "INTERNAL:", "BROKERS:", 1), "listeners: does not have the brokers' listener INTERNAL; add INTERNAL://host:port, or correct inter.broker.listener.name"},
+		"no address":            {strings.Replace(enough, "10.0.0.9:9990", "10.0.0.9", 1), `listeners: has "INTERNAL://10.0.0.9", which is not NAME://host:port`},
+		"every address":         {strings.Replace(enough, "10.0.0.9:9990", ":9990", 1), "advertised.listeners: does not have INTERNAL, and its listener is on every address"},
+		"protocol":              {enough + "listener.security.protocol.map=INTERNAL:SASL\n", `listener.security.protocol.map: has "INTERNAL:SASL", which is not NAME:PROTOCOL`},
+		"login without use":     {enough + "sasl.jaas.config=x\n", "sasl.jaas.config: has no effect with security.protocol PLAINTEXT"},
+		"login of a listener":   {enough + "listener.name.controller.sasl.jaas.config=x\n", "sasl.jaas.config: has no effect with security.protocol PLAINTEXT"},
+		"strange listener":      {enough + "listener.name.other.sasl.jaas.config=x\n", "listener.name.other.sasl.jaas.config: is about a listener that this node does not know; its listeners are internal, controller"},
+		"strange of a listener": {enough + "listener.name.internal.ssl.client.atuh=none\n", "listener.name.internal.ssl.client.atuh: is not known"},
+		"principals":            {enough + "security.protocol=SASL_PLAINTEXT\nsasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"a\" password=\"b\";\n", "mirror.broker.principals: is not set; name the principals"},
+		"certificate":           {enough + "listener.security.protocol.map=INTERNAL:SSL\nmirror.broker.principals=User:CN=b\n", "ssl.keystore.location: is not set, and a listener with TLS needs a certificate"},
+		"replicas":              {enough + "default.replication.factor=1\nmin.insync.replicas=2\n", "min.insync.replicas: is above default.replication.factor"},
+		"dropped":               {enough + "mirror.dropped.records=maybe\n", "mirror.dropped.records: is neither keep nor discard"},
+		"pattern":               {enough + "mirror.names=(\n", "mirror.names: "},
+		"http":                  {enough + "mirror.http.listener=9700\n", "mirror.http.listener: is not host:port; as in 127.0.0.1:9700"},
+		"number of mirror":      {enough + "mirror.num.replica.fetchers=0\n", "mirror.num.replica.fetchers"},
+		"peers":                 {enough + "mirror.peers=a\n", `mirror.peers: has "a", which is no node id`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadFile(write(t, c.text))
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v\n does not say %q", err, c.says)
+			}
+		})
+	}
+}
+
+// TestSecretsAreNotRepeated: no error has the value of a secret, and no printed configuration.
+func TestSecretsAreNotRepeated(t *testing.T) {
+	const jaas = `org.apache.kafka.common.security.plain.PlainLoginModule required username="mirror" password="geheim" user_broker="geheim2";`
+	_, err := ReadFile(write(t, enough+"security.protocol=SASL_PLAINTEXT\nsasl.jaas.config="+jaas+"\nlistener.name.internal.plain.sasl.jaas.config="+strings.Replace(jaas, "Plain", "Plian", 1)+"\nsasl.jaas.confg="+jaas+"\n"))
+	if err == nil || strings.Contains(err.Error(), "geheim") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestReloadTakesCredentialsUp: a login that changed in the file is used, other settings are named, and a file with a mistake changes nothing.
+func TestReloadTakesCredentialsUp(t *testing.T) {
+	const jaas = "security.protocol=SASL_PLAINTEXT\nmirror.broker.principals=User:admin\nsasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"mirror\" password=\"PASSWORD\";\n" +
+		"listener.name.internal.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_admin=\"PASSWORD\";\n"
+	path := write(t, enough+strings.ReplaceAll(jaas, "PASSWORD", "one"))
+	f, err := ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	let := f.Kraft().Security.PlainPassword
+	if !let("admin", "one") || let("admin", "two") || let("admin", "") || let("other", "one") {
+		t.Error("it lets others in than the file says")
+	}
+	rewrite := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewrite(enough + strings.ReplaceAll(jaas, "PASSWORD", "two") + "mirror.names=dr\n")
+	restart, err := f.Reload()
+	if err != nil || !slices.Equal(restart, []string{"mirror.names"}) {
+		t.Errorf("restart for %v, %v", restart, err)
+	}
+	if let("admin", "one") || !let("admin", "two") {
+		t.Error("it does not use the new password")
+	}
+	rewrite(enough)
+	if _, err := f.Reload(); err == nil || !strings.Contains(err.Error(), "start the process again") {
+		t.Errorf("the end of SASL: %v", err)
+	}
+	rewrite(strings.ReplaceAll(enough, "node.id", "node.ids"))
+	if _, err := f.Reload(); err == nil || !let("admin", "two") {
+		t.Errorf("a file with a mistake: %v", err)
+	}
+}
+
+func TestServerPasswordsMayBeReferences(t *testing.T) {
+	secrets := filepath.Join(t.TempDir(), "secrets.properties")
+	set := func(password string) {
+		if err := os.WriteFile(secrets, []byte("broker="+password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("one")
+	f, err := ReadFile(write(t, enough+"listener.security.protocol.map=INTERNAL:SASL_PLAINTEXT\nmirror.broker.principals=User:admin\n"+
+		"listener.name.internal.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"mirror\" password=\"x\";\n"+
+		"listener.name.internal.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_admin=\"${file:"+secrets+":broker}\";\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	let := f.Kraft().Security.PlainPassword
+	if !let("admin", "one") || let("admin", "two") {
+		t.Error("the reference is not read")
+	}
+	set("two")
+	if let("admin", "one") || !let("admin", "two") {
+		t.Error("a changed secret needs more than to be changed")
+	}
+}
