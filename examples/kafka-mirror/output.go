@@ -68,6 +68,7 @@ var plainer = []struct {
 	to   string
 }{
 	{regexp.MustCompile(`: no process has reported it: mirror: unknown topic "[^"]*"`), `: no process has taken it up; --describe says whether one runs`},
+	{regexp.MustCompile(`the destination could not look the topic up; try again when it answers: no right`), `the destination does not say whether it has the topic: no right`},
 	{regexp.MustCompile(`the topic is wanted as \S+; Stop it first`), `the topic is not stopped; --stop it, and delete when it is STOPPED`},
 }
 

@@ -113,6 +113,9 @@ func (c cluster) ClusterID(ctx context.Context) (string, error) {
 
 func (c cluster) Topic(ctx context.Context, name string) (mirror.Topic, error) {
 	all, err := c.admin.ListTopicsWithInternal(ctx, name)
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return mirror.Topic{}, &undescribedError{name, err}
+	}
 	if err != nil {
 		return mirror.Topic{}, err
 	}
@@ -122,3 +125,15 @@ func (c cluster) Topic(ctx context.Context, name string) (mirror.Topic, error) {
 	}
 	return mirror.Topic{Name: name, ID: mirror.TopicID(t.ID), Partitions: int32(len(t.Partitions)), Internal: t.IsInternal}, t.Err
 }
+
+// undescribedError: this user may not see a topic of the destination, so it is not known whether it is there.
+type undescribedError struct {
+	topic string
+	err   error
+}
+
+func (e *undescribedError) Error() string {
+	return fmt.Sprintf("no right to Describe topic %s; if the role is meant to have it: kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME --operation Describe --topic %s", e.topic, e.topic)
+}
+
+func (e *undescribedError) Unwrap() error { return e.err }

@@ -59,6 +59,13 @@ func made(t *testing.T, source string, s standing, heard time.Time) string {
 		t.Fatal(err)
 	}
 	defer records.Close()
+	fill(t, records, source, s, standbyID, heard)
+	return dir
+}
+
+// fill is what made puts into the folder.
+func fill(t *testing.T, records keyedlog.Log, source string, s standing, destinationID string, heard time.Time) {
+	t.Helper()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -103,9 +110,8 @@ func made(t *testing.T, source string, s standing, heard time.Time) string {
 	}
 	reporter, err := control.OpenReporter(t.Context(), "dr")
 	must(err)
-	must(reporter.Report(t.Context(), mirror.NodeReport{Owner: "dr", Mirror: "dr", Host: "host-1", PID: 4711, Opened: created, Seen: heard, DestinationID: standbyID}, reports))
+	must(reporter.Report(t.Context(), mirror.NodeReport{Owner: "dr", Mirror: "dr", Host: "host-1", PID: 4711, Opened: created, Seen: heard, DestinationID: destinationID}, reports))
 	must(reporter.Close())
-	return dir
 }
 
 // copied is a folder with the same files.
