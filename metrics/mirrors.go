@@ -31,7 +31,7 @@ func (g gauges) mirror(s *mirror.Status) {
 			sum.troubled++
 		}
 		if len(t.Partitions) == 0 && t.MirrorName != name+".stopped" {
-			sum.copies, sum.unknown = true, true // whatever is written there now is in no copy
+			sum.copies, sum.unknownAge = true, sum.unknownAge+1 // whatever is written there now is in no copy
 		}
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
@@ -50,8 +50,9 @@ func (g gauges) mirror(s *mirror.Status) {
 	g.set(mirrorHalted, float64(sum.halted), name)
 	g.set(mirrorNotRetried, float64(sum.notRetried), name)
 	g.set(mirrorNeedConsent, float64(sum.needConsent), name)
-	g.yes(mirrorRPOUnknown, sum.unknown, name)
-	if sum.copies && !sum.unknown {
+	g.set(mirrorUnknownAge, float64(sum.unknownAge), name)
+	g.yes(mirrorRPOUnknown, sum.unknownAge > 0, name)
+	if sum.copies && sum.unknownAge == 0 {
 		g.set(mirrorRPO, sum.oldest.Seconds(), name)
 	}
 	g.set(mirrorLagUnknown, float64(sum.lagUnknown), name)
@@ -79,13 +80,13 @@ func (g gauges) sync(name, part string, now time.Time, s *mirror.SyncStatus) {
 
 // summary is what a mirror's partitions come to, without those that another process has.
 type summary struct {
-	states                  map[statemachine.State]int
-	troubled, halted        int
-	notRetried, needConsent int
-	lagUnknown, open        int
-	copies, unknown, asked  bool // something is to be copied; of some of it nobody knows how old it is; the source is to be asked
-	oldest                  time.Duration
-	answered                time.Time // when the source last was
+	states                       map[statemachine.State]int
+	troubled, halted             int
+	notRetried, needConsent      int
+	unknownAge, lagUnknown, open int
+	copies, asked                bool // something is to be copied; the source is to be asked
+	oldest                       time.Duration
+	answered                     time.Time // when the source last was
 }
 
 func (s *summary) add(p *mirror.PartitionStatus) {
@@ -105,7 +106,7 @@ func (s *summary) add(p *mirror.PartitionStatus) {
 	}
 	s.copies = true
 	if p.LagTime == mirror.Unknown {
-		s.unknown = true
+		s.unknownAge++
 	} else {
 		s.oldest = max(s.oldest, p.LagTime)
 	}
