@@ -143,6 +143,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/metadatasync              what to write so that groups, topic settings and access rules follow the source; pure
 	internal/kafkametadata             groups, topic settings, access rules and rights of a cluster, by the stock protocol
 	internal/kraftlife                 whole lives of a mirror between two real clusters
+	internal/nodelife                  mirror nodes as processes: started, ended, upgraded, given new credentials
 	internal/synclife                  tests of what follows besides the records, between two real clusters
 	internal/replicareader             the copies that stock brokers hold, and which one is the log
 	internal/topicreader               compacted topics read to their end

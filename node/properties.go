@@ -170,7 +170,7 @@ func (f *File) Config() Config {
 	}
 	return Config{
 		Name: strconv.Itoa(int(p.id)), Mirrors: p.names.Includes, Options: p.options, HTTP: p.http, DrainBound: p.drain, Sink: sink, Logger: f.logger, OpenSource: kafkasource.Open,
-		Open: func(ctx context.Context) (Records, error) { return f.Records(ctx) },
+		Open: f.open,
 		Join: f.join,
 	}
 }
@@ -183,6 +183,22 @@ func (f *File) Records(ctx context.Context) (*kafkastore.Store, error) {
 		Seeds: client.Seeds(), ClientOptions: client.Options(), StatePartitions: p.options.StatePartitions, ReplicationFactor: p.options.StateReplicationFactor,
 		Notice: func(err error) { f.logger.Warn("a record that does not count", "error", err) },
 	})
+}
+
+// open opens the log, and makes its topics if they are not there: once this node is a broker the cluster might place them on it.
+func (f *File) open(ctx context.Context) (Records, error) {
+	records, err := f.Records(ctx)
+	if err != nil {
+		return nil, err // not records: a nil *Store in Records is not nil
+	}
+	session, err := records.Open(ctx, "node/"+strconv.Itoa(int(f.now().id)))
+	if err == nil {
+		err = session.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(err, records.Close())
+	}
+	return records, nil
 }
 
 // Kraft is the configuration with which the cluster is joined, without Remember.

@@ -225,3 +225,12 @@ func until(t *testing.T, c *kafkatest.Cluster, name string, words ...string) str
 	})
 	return out
 }
+
+// untilPage waits until a page of the node has the words.
+func untilPage(p *process, path, words string) {
+	p.t.Helper()
+	lives.Eventually(p.t, fmt.Sprintf("%q on %s of node %s", words, path, p.name), func() (bool, string) {
+		_, body := p.get(path)
+		return strings.Contains(body, words), body
+	})
+}
