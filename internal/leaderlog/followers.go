@@ -12,6 +12,7 @@ type Follower struct {
 	Live     bool
 	Position int64     // its copy is ours up to here; -1: it has not fetched since Begin
 	Seen     time.Time // its last fetch, the zero time if there was none since Begin
+	Since    time.Time // when it began to be waited for: it became a replica, registered anew, or Begin came
 	// Truncated says that it has fetched and agreed since the last Begin, TruncateTo or ResetTo.
 	Truncated bool
 	// Limit is the lowest end left by Begin, TruncateTo or ResetTo of which it is not certain yet that it followed it; -1: none. From there on it may hold what was cut. Whoever
@@ -116,7 +117,7 @@ func (l *Log) Followers() []Follower {
 func (l *Log) report() []Follower {
 	all := make([]Follower, len(l.followers))
 	for i, f := range l.followers {
-		all[i] = Follower{Broker: f.id, Live: f.live, Position: f.position, Seen: f.seen, Truncated: f.truncated, Limit: f.limit, LogStart: f.logStart, BrokerEpoch: f.brokerEpoch}
+		all[i] = Follower{Broker: f.id, Live: f.live, Position: f.position, Seen: f.seen, Since: f.since, Truncated: f.truncated, Limit: f.limit, LogStart: f.logStart, BrokerEpoch: f.brokerEpoch}
 		if f.limit == none {
 			all[i].Limit = -1
 		}

@@ -187,10 +187,11 @@ const (
 	TakenOver                     // this process leads a partition now that a stock broker led
 	SettingKept                   // somebody changed a setting that is held while a topic is mirrored: the topic has it after the stop
 	Trouble                       // anything else that needs a person
+	StandingBy                    // another process lives under our node id: Join waits until it has gone; told again when it goes on
 )
 
 func (k EventKind) String() string {
-	return [...]string{"joined", "fenced", "unregistered", "violation", "unsafe", "shape changed", "topic gone", "handed over", "taken over", "setting kept", "trouble"}[k]
+	return [...]string{"joined", "fenced", "unregistered", "violation", "unsafe", "shape changed", "topic gone", "handed over", "taken over", "setting kept", "trouble", "standing by"}[k]
 }
 
 // bounded is the context of one request.

@@ -25,9 +25,11 @@ import (
 
 // CreateTopic creates a topic that this process leads. spec.SourceID cannot be taken over: Kafka has no field for it (F-34).
 func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (mirror.Topic, error) {
-	if err := d.usable(); err != nil {
+	end, err := d.begin()
+	if err != nil {
 		return mirror.Topic{}, err
 	}
+	defer end()
 	if have, err := d.Topic(ctx, spec.Name); err == nil {
 		return have, fmt.Errorf("kraft: topic %s: %w", spec.Name, mirror.ErrTopicExists)
 	} else if !errors.Is(err, mirror.ErrUnknownTopic) {
@@ -62,7 +64,7 @@ func (d *Destination) CreateTopic(ctx context.Context, spec mirror.TopicSpec) (m
 		return mirror.Topic{}, err
 	}
 	exists := false
-	err := d.barrier.sharing(ctx, func() error { // a fenced broker is given nothing
+	err = d.barrier.sharing(ctx, func() error { // a fenced broker is given nothing
 		return d.membership.uncordoned(ctx, func() error {
 			err := d.requests.createTopic(ctx, spec.Name, alone, configs)
 			exists = errors.Is(err, kerr.TopicAlreadyExists)
@@ -136,6 +138,11 @@ func (d *Destination) adopt(ctx context.Context, topic string, id mirror.TopicID
 // GrowTopic adds partitions. Those of a topic that this process leads are led by it from the start; they must have as many replicas as the others, so for them there is a moment
 // between creation and the shrinking of the in-sync replicas, as there is in CreateTopic.
 func (d *Destination) GrowTopic(ctx context.Context, name string, partitions int32) (mirror.Topic, error) {
+	end, err := d.begin()
+	if err != nil {
+		return mirror.Topic{}, err
+	}
+	defer end()
 	t, err := d.Topic(ctx, name)
 	switch {
 	case err != nil:

@@ -44,6 +44,7 @@ type Destination struct {
 	memory     *leaderlog.Memory
 	peers      peers
 	barrier    barrier
+	works      works
 	looking    chan struct{} // how many partitions' epochs are looked for at a time
 	settings   topicSettings
 	limits     topicLimits
@@ -129,9 +130,8 @@ func (d *Destination) join(ctx context.Context) (err error) {
 	if err := d.listen(ctx); err != nil {
 		return err
 	}
-	var before clustermetadata.Broker
-	d.meta.look(func(im *clustermetadata.Image) { before, _ = im.Broker(d.cfg.NodeID) })
-	if err := d.register(ctx); err != nil {
+	before, err := d.register(ctx)
+	if err != nil {
 		return err
 	}
 	d.spawn(d.membership.run)
@@ -186,54 +186,21 @@ func (d *Destination) tellFollowers(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// register comes in under the identity of this folder, or waits until the process that lives under this node id has gone.
-func (d *Destination) register(ctx context.Context) error {
-	m := d.membership
-	m.cluster, m.dir = d.cluster, directoryID(d.cluster, d.cfg.NodeID)
-	incarnation, _, err := d.identity.incarnation(d.cfg.NodeID, d.cluster)
-	if err != nil {
-		return err
-	}
-	m.incarnation = incarnation
+// askCordons asks whether the controllers know cordoned log directories.
+func (d *Destination) askCordons(ctx context.Context) error {
 	versions, err := d.client.Controller(ctx, versionsRequest())
-	if err != nil {
-		return fmt.Errorf("asking the controller for its versions: %w", err)
+	if err == nil {
+		err = kerr.ErrorForCode(versions.(*kmsg.ApiVersionsResponse).ErrorCode)
 	}
-	if err := kerr.ErrorForCode(versions.(*kmsg.ApiVersionsResponse).ErrorCode); err != nil {
+	if err != nil {
 		return fmt.Errorf("asking the controller for its versions: %w", err)
 	}
 	for _, k := range versions.(*kmsg.ApiVersionsResponse).ApiKeys {
 		if k.ApiKey == int16(kmsg.BrokerHeartbeat) {
-			m.cordon = k.MaxVersion >= 2
+			d.membership.cordon = k.MaxVersion >= 2
 		}
 	}
-	previous := int64(-1)
-	d.meta.look(func(im *clustermetadata.Image) {
-		if b, ok := im.Broker(d.cfg.NodeID); ok {
-			previous = b.Epoch
-		}
-	})
-	for {
-		bounded, stop := d.cfg.bounded(ctx)
-		err := m.register(bounded, previous)
-		stop()
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, ErrNodeIDTaken) {
-			return err
-		}
-		if perr := pause(ctx, 200); perr != nil {
-			return errors.Join(err, perr)
-		}
-		// The other one may have come back meanwhile, with another epoch.
-		d.meta.look(func(im *clustermetadata.Image) {
-			if b, ok := im.Broker(d.cfg.NodeID); ok {
-				previous = b.Epoch
-			}
-		})
-	}
-	return m.awaitActive(ctx)
+	return nil
 }
 
 // listen starts the server for the brokers, after Preflight had nothing against it. Every log is held until regain knows it.
@@ -245,6 +212,9 @@ func (d *Destination) listen(ctx context.Context) (err error) {
 	}
 	look.look(ctx)
 	for _, f := range look.report.Of(Warns) {
+		if f.Kind == AboutNodeID { // whoever is there is waited for, and told of then
+			continue
+		}
 		d.notice(Event{Kind: Trouble, Text: f.Error()})
 	}
 	if err = cmp.Or(look.report.Err(), ctx.Err()); err != nil {
@@ -341,7 +311,7 @@ func (d *Destination) spawn(f func(context.Context)) {
 func (d *Destination) notice(e Event) {
 	level := d.cfg.Logger.Info
 	switch e.Kind {
-	case Joined, HandedOver, TakenOver:
+	case Joined, HandedOver, TakenOver, StandingBy:
 	default:
 		level = d.cfg.Logger.Warn
 	}
@@ -495,12 +465,27 @@ func (d *Destination) unsafeTopic(topic string) (reason string) {
 }
 
 // Close ends everything that this process does in the cluster, and waits for nobody. The registration stays: the controllers fence it when its session ends, the partitions that it
-// leads have no leader then, and a process that comes under the same node id goes on with them. See Leave.
+// leads have no leader then, and a process that comes under the same node id goes on with them. See Resign and Leave.
 func (d *Destination) Close() error {
+	if d.halt() {
+		d.letGo()
+	}
+	return nil
+}
+
+// letGo ends what keeps other processes out of this one's folder.
+func (d *Destination) letGo() {
+	if d.identity != nil {
+		d.identity.close()
+	}
+}
+
+// halt ends everything but the lock on the folder, the first time.
+func (d *Destination) halt() bool {
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
-		return nil
+		return false
 	}
 	d.closed = true
 	d.mu.Unlock()
@@ -522,10 +507,7 @@ func (d *Destination) Close() error {
 		d.producers.close()
 	}
 	d.wg.Wait()
-	if d.identity != nil {
-		d.identity.close()
-	}
-	return nil
+	return true
 }
 
 // Leave ends the registration: it is for a process that leads nothing any more. While it leads something it refuses and names it. Afterwards nothing in the cluster tells of it.
@@ -576,8 +558,7 @@ func (d *Destination) Leave(ctx context.Context) error {
 		return fmt.Errorf("kraft: unregistering broker %d: %w%s", d.cfg.NodeID, err, said(r.ErrorMessage))
 	}
 	gone = true
-	d.identity.forget()
-	return d.Close()
+	return errors.Join(d.identity.forget(), d.Close())
 }
 
 // leftBehind names what is remembered of topics that no mirror process has any more, and was not put back.

@@ -20,9 +20,11 @@ const maxFences = 2500
 
 // RaiseLeaderEpochs raises leader epochs to at least these; each round raises them all by two and takes under a tenth of a second, in which followers have no leader.
 func (d *Destination) RaiseLeaderEpochs(ctx context.Context, atLeast map[mirror.TopicPartition]int32) (map[mirror.TopicPartition]int32, error) {
-	if err := d.usable(); err != nil {
+	end, err := d.begin()
+	if err != nil {
 		return nil, err
 	}
+	defer end()
 	if err := d.barrier.exclude(ctx); err != nil {
 		return nil, fmt.Errorf("kraft: raising leader epochs: a creation, take-over or hand-over is under way: %w", err)
 	}

@@ -19,9 +19,11 @@ var errLacking = errors.New("start the brokers that are missing, or wait")
 // The peer is added in front of the replicas, which completes only when all of them are in sync. They are: the call waits until every copy has everything. Between that and the
 // moment in which the peer has shrunk the in-sync replicas to itself, the death of both processes would make a stock broker the leader, with every batch, before the topic is stopped.
 func (d *Destination) Give(ctx context.Context, tp mirror.TopicPartition, peer int32) error {
-	if err := d.usable(); err != nil {
+	end, err := d.begin()
+	if err != nil {
 		return err
 	}
+	defer end()
 	if !d.isMirror(peer) {
 		return d.errorf(tp, "broker %d is no other mirror process of this cluster: none has registered under that id, and Config.Peers %v does not name it", peer, d.cfg.Peers)
 	}

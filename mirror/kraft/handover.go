@@ -33,9 +33,11 @@ const answerWait = time.Second
 // Open hands the partition over to the stock brokers that have all of it. It needs one of them.
 func (l *Log) Open(ctx context.Context) error {
 	d := l.d
-	if err := d.usable(); err != nil {
+	end, err := d.begin()
+	if err != nil {
 		return err
 	}
+	defer end()
 	if err := l.work.take(ctx); err != nil {
 		return d.errorf(l.tp, "hand-over: something else is under way with it: %w", err)
 	}
@@ -431,9 +433,14 @@ func (d *Destination) tidyUp(ctx context.Context) {
 		if pause(ctx, 5000) != nil {
 			return
 		}
+		end, err := d.begin()
+		if err != nil {
+			continue
+		}
 		bounded, stop := d.cfg.bounded(ctx)
 		d.tidyOnce(bounded)
 		stop()
+		end()
 	}
 }
 

@@ -72,22 +72,27 @@ func (id *identity) incarnation(node int32, cluster string) (incarnation [16]byt
 
 // renew makes a new incarnation.
 func (id *identity) renew(node int32, cluster string) (incarnation [16]byte, again bool, err error) {
-	s := savedIdentity{Version: 1, NodeID: node, ClusterID: cluster, Boot: bootID(), Place: id.lock.place}
-	rand.Read(s.Incarnation[:])
+	rand.Read(incarnation[:])
+	return incarnation, false, id.keep(incarnation, node, cluster)
+}
+
+// keep saves an incarnation, before it is used: a new one, or one that a process which has resigned has left to this one alone.
+func (id *identity) keep(incarnation [16]byte, node int32, cluster string) error {
+	s := savedIdentity{Version: 1, NodeID: node, ClusterID: cluster, Incarnation: incarnation, Boot: bootID(), Place: id.lock.place}
 	b, err := json.Marshal(s)
 	if err != nil {
-		return s.Incarnation, false, err
+		return err
 	}
 	fresh := id.file() + ".new"
 	if err := writeDurably(fresh, b); err != nil {
-		return s.Incarnation, false, fmt.Errorf("kraft: identity: %w", err)
+		return fmt.Errorf("kraft: identity: %w", err)
 	}
 	// Where the rename itself is lost, the next process is a new one: the folder need not be on the disk.
 	if err := os.Rename(fresh, id.file()); err != nil {
-		return s.Incarnation, false, fmt.Errorf("kraft: identity: %w", err)
+		return fmt.Errorf("kraft: identity: %w", err)
 	}
 	id.saved = s
-	return s.Incarnation, false, nil
+	return nil
 }
 
 // writeDurably returns when the file's content is on the disk.
@@ -100,8 +105,15 @@ func writeDurably(name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// forget drops the incarnation: after a clean leave nobody comes again under it.
-func (id *identity) forget() { _ = os.Remove(id.file()) }
+// forget drops the incarnation: after a clean leave nobody comes again under it, and after a resignation whoever takes it. A machine that loses power before the removal is on its disk
+// boots anew, and then it is not used either.
+func (id *identity) forget() error {
+	if err := os.Remove(id.file()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("kraft: identity: %w", err)
+	}
+	id.saved = savedIdentity{}
+	return nil
+}
 
 func (id *identity) close() { id.lock.release() }
 

@@ -48,6 +48,7 @@ type membership struct {
 	mu       sync.Mutex
 	epoch    int64 // broker epoch
 	fenced   bool
+	since    time.Time // fenced
 	leaving  bool
 	wanted   bool          // that the controllers do not fence us
 	alive    time.Time     // when a heartbeat was last answered
@@ -131,7 +132,8 @@ func (m *membership) register(ctx context.Context, previous int64) error {
 		return fmt.Errorf("registering as broker %d: %w%s", m.cfg.NodeID, err, registrationAdvice(r.ErrorCode))
 	}
 	m.mu.Lock()
-	m.epoch, m.fenced, m.alive, m.wanted = r.BrokerEpoch, true, sent, true
+	m.epoch, m.alive, m.wanted = r.BrokerEpoch, sent, true
+	m.setFenced(true)
 	m.mu.Unlock()
 	m.lease.Store(&sent)
 	return nil
@@ -189,7 +191,8 @@ func (m *membership) heartbeat(ctx context.Context, wantFence bool) (fenced bool
 		return true, fmt.Errorf("heartbeat of broker %d: %w", m.cfg.NodeID, err)
 	}
 	m.mu.Lock()
-	m.fenced, m.alive, m.lifted = r.IsFenced, sent, !cordoned
+	m.alive, m.lifted = sent, !cordoned
+	m.setFenced(r.IsFenced)
 	m.mu.Unlock()
 	m.lease.Store(&sent)
 	return r.IsFenced, nil
@@ -247,7 +250,7 @@ func (m *membership) run(ctx context.Context) {
 			m.mu.Lock()
 			silent := time.Since(m.alive) > m.cfg.SessionTimeout && !m.fenced
 			if silent {
-				m.fenced = true
+				m.setFenced(true)
 			}
 			m.mu.Unlock()
 			if silent {
@@ -293,6 +296,14 @@ func (m *membership) fenceOnce(ctx context.Context) error {
 		return fmt.Errorf("fencing broker %d to raise leader epochs: the controller did not do it", m.cfg.NodeID)
 	}
 	return m.awaitActive(ctx)
+}
+
+// setFenced notes whether the controllers let us lead. Under mu.
+func (m *membership) setFenced(is bool) {
+	if is && !m.fenced {
+		m.since = time.Now()
+	}
+	m.fenced = is
 }
 
 func (m *membership) isFenced() bool {

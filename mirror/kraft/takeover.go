@@ -30,9 +30,11 @@ import (
 // CloseForWrites takes the partition over if a stock broker leads it.
 func (l *Log) CloseForWrites(ctx context.Context) error {
 	d := l.d
-	if err := d.usable(); err != nil {
+	end, err := d.begin()
+	if err != nil {
 		return err
 	}
+	defer end()
 	d.keepSettings(l.tp.Topic)
 	defer d.freeSettings(l.tp.Topic)
 	if err := l.work.take(ctx); err != nil {
