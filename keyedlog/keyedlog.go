@@ -76,7 +76,7 @@ type Log interface {
 	Read(ctx context.Context, read func(View) error) error
 	// Changed returns a channel that is closed after the next change that Log.Update made, by whatever process, within about a second. Take it before Read, so that no change is
 	// missed. It may close without a change too. A Log that knows what records mean may leave out those that change all the time: states and last mirror epochs (record types 1
-	// and 2) and reports (types 75 and 76). After Close nothing closes it, so whoever waits for it waits for something else too.
+	// and 2) and reports (types 75, 76 and 78). After Close nothing closes it, so whoever waits for it waits for something else too.
 	Changed() <-chan struct{}
 	// Close ends all sessions of this Log value, and every later call says ErrClosed. What is stored stays. Closing twice is fine.
 	Close() error

@@ -143,6 +143,7 @@ type call struct {
 	elsewhere     bool          // Destination is not the destination: a process reported another one
 	who           bool          // askDestination was here
 	wasted        time.Duration // how long questions to the destination took that it did not answer
+	planned       Clusters      // that a failback's plan names
 	born          string        // when the mirror was created, "" if that is not recorded
 	warnings      []string
 	notes         []string
@@ -279,6 +280,9 @@ func (a *Admin) neverOpens(err error) error {
 	return a.failed(InvalidConfig, "", err, "no source can be opened with these settings; nothing has changed")
 }
 
+// thePlan is who names the clusters of a failback.
+const thePlan = "the plan"
+
 // find puts together which clusters the mirror is between, and refuses when somebody named others.
 func (c *call) find(s *ControlState) (Clusters, error) {
 	entry, there := s.Mirror(c.cfg.Mirror)
@@ -292,12 +296,14 @@ func (c *call) find(s *ControlState) (Clusters, error) {
 		{"the desired state", entry.SourceClusterID},
 		{"setting " + sourceClusterIDSetting, settings[sourceClusterIDSetting]},
 		{"this process's configuration", c.cfg.SourceClusterID},
+		{thePlan, c.planned.SourceID},
 		{"the caller", c.intent.SourceClusterID},
 	}
 	destinations := []claim{
 		{c.destinationBy, c.destinationID},
 		{"setting " + destinationClusterIDSetting, settings[destinationClusterIDSetting]},
 		{"this process's configuration", c.cfg.DestinationClusterID},
+		{thePlan, c.planned.DestinationID},
 		{"the caller", c.intent.DestinationClusterID},
 	}
 	agree := func(side string, claims []claim) (string, error) {
@@ -308,8 +314,8 @@ func (c *call) find(s *ControlState) (Clusters, error) {
 					side, claims[0].who, claims[0].id, x.who, x.id)
 			}
 		}
-		if len(claims) == 0 || claims[0].who == "the caller" {
-			return "", nil // what only the caller says is not known
+		if len(claims) == 0 || claims[0].who == "the caller" || claims[0].who == thePlan {
+			return "", nil // what only the caller and his plan say is not known
 		}
 		return claims[0].id, nil
 	}
@@ -330,11 +336,11 @@ func (c *call) find(s *ControlState) (Clusters, error) {
 // unchecked are notes on what the caller named and nobody could confirm.
 func (c *call) unchecked(found Clusters) []string {
 	var notes []string
-	if c.intent.SourceClusterID != "" && found.SourceID == "" {
-		notes = append(notes, "the source's cluster id is not known yet, so it was not compared with "+c.intent.SourceClusterID)
+	if id := cmp.Or(c.intent.SourceClusterID, c.planned.SourceID); id != "" && found.SourceID == "" {
+		notes = append(notes, "the source's cluster id is not known yet, so it was not compared with "+id)
 	}
-	if c.intent.DestinationClusterID != "" && found.DestinationID == "" {
-		notes = append(notes, "the destination's cluster id is not known here, so it was not compared with "+c.intent.DestinationClusterID)
+	if id := cmp.Or(c.intent.DestinationClusterID, c.planned.DestinationID); id != "" && found.DestinationID == "" {
+		notes = append(notes, "the destination's cluster id is not known here, so it was not compared with "+id)
 	}
 	return notes
 }

@@ -38,6 +38,11 @@ func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Res
 	if err != nil {
 		return c.nothing(err)
 	}
+	return c.startTopics(ctx, topics, o)
+}
+
+// startTopics is Start, and what Failback does with a plan. DryRun and Intent are the call's.
+func (c *call) startTopics(ctx context.Context, topics []string, o StartOptions) (Result, error) {
 	if err := c.checkRequest(topics, o.AllTopics, len(o.Include)+len(o.Exclude) > 0); err != nil {
 		return c.nothing(err)
 	}
@@ -90,6 +95,9 @@ func (a *Admin) Start(ctx context.Context, topics []string, o StartOptions) (Res
 		if len(o.Consents) > 0 {
 			opens = "a start with consent to drop records"
 			out.detail = consentWords(o.Consents)
+		}
+		if c.verb == verbFailback {
+			opens = "a failback, which gives records up,"
 		}
 		if !o.AllTopics {
 			var excluded []string
@@ -250,9 +258,9 @@ func (c *call) discover(ctx context.Context, topics []string, o StartOptions) ([
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(topics, name) }), nil
 }
 
-// lookForMisspelt asks the source whether it has the topics that are named. One that does not answer stops nobody. A mirror that runs in this process finds out by itself.
+// lookForMisspelt asks the source whether it has the topics that are named. One that does not answer stops nobody. A mirror that runs in this process finds out by itself, and a plan of a failback was made with its answers.
 func (c *call) lookForMisspelt(ctx context.Context, topics []string) error {
-	if c.embedded || len(topics) == 0 || slices.ContainsFunc(topics, func(name string) bool { return checkTopicName(name) != nil }) {
+	if c.embedded || c.verb == verbFailback || len(topics) == 0 || slices.ContainsFunc(topics, func(name string) bool { return checkTopicName(name) != nil }) {
 		return nil
 	}
 	_, err := c.askSource(ctx, func(ctx context.Context, source Source) error {

@@ -11,15 +11,16 @@ import (
 
 // The names of the verbs in results and in the history.
 const (
-	verbCreate  = "create"
-	verbDelete  = "delete"
-	verbAlter   = "alter"
-	verbStart   = "start"
-	verbStop    = "stop"
-	verbPause   = "pause"
-	verbResume  = "resume"
-	verbRecover = "recover"
-	verbFollow  = "follow patterns" // what a running mirror does by itself
+	verbCreate   = "create"
+	verbDelete   = "delete"
+	verbAlter    = "alter"
+	verbStart    = "start"
+	verbFailback = "failback"
+	verbStop     = "stop"
+	verbPause    = "pause"
+	verbResume   = "resume"
+	verbRecover  = "recover"
+	verbFollow   = "follow patterns" // what a running mirror does by itself
 )
 
 // StopOptions belong to Stop.

@@ -53,6 +53,8 @@ type ControlState struct {
 	Origins []TopicOrigin
 	// Provenance is what metadata sync wrote at the destination, sorted by mirror, kind and name (spec decision 17).
 	Provenance []Provenance
+	// Questions are those for a failback plan that the processes of mirrors are to answer, sorted by mirror, one each.
+	Questions []FailbackQuestion
 	// Note is an entry that this change adds to the history; nil in what Read returns. The Control numbers it.
 	Note *HistoryEntry
 }
@@ -131,6 +133,7 @@ type TopicWish struct {
 type Reports struct {
 	Nodes      []NodeReport      // by owner and mirror
 	Partitions []PartitionReport // by mirror, topic, partition
+	Answers    []FailbackAnswer  // by owner and mirror; the last one of each
 }
 
 // NodeReport is one process that runs, or ran, one mirror.
@@ -171,7 +174,9 @@ type PartitionReport struct {
 type Reporter interface {
 	// Report replaces the node's report and those of the partitions that are given, in one step.
 	Report(ctx context.Context, node NodeReport, partitions []PartitionReport) error
-	// Forget removes the reports of a whole mirror by this or any fenced owner.
+	// Answer replaces the owner's answer for that mirror. One that is too large for a record is refused with an error that says so, and nothing is written.
+	Answer(ctx context.Context, answer FailbackAnswer) error
+	// Forget removes the reports and answers of a whole mirror by this or any fenced owner.
 	Forget(ctx context.Context, mirror string) error
 	Close() error
 }
@@ -201,6 +206,10 @@ func (s ControlState) Clone() ControlState {
 		s.Origins[i].Upstream = slices.Clone(s.Origins[i].Upstream)
 	}
 	s.Provenance = slices.Clone(s.Provenance)
+	s.Questions = slices.Clone(s.Questions)
+	for i := range s.Questions {
+		s.Questions[i].Topics = slices.Clone(s.Questions[i].Topics)
+	}
 	if s.Note != nil {
 		note := *s.Note
 		note.Topics = slices.Clone(note.Topics)
@@ -333,6 +342,17 @@ func (s *ControlState) normalise() error {
 		text("the provenance of "+p.Kind+" "+p.Name, p.Value)
 	}
 	s.Provenance = inOrder(s.Provenance, compareProvenance, func(a Provenance) { twice("the provenance of " + a.Kind + " " + a.Name + " in mirror " + a.Mirror) })
+	for i := range s.Questions {
+		q := &s.Questions[i]
+		q.Asked = storedTime(q.Asked)
+		text("the question of mirror "+q.Mirror, q.Topics...)
+		q.Who = Operator{validText(q.Who.Host), validText(q.Who.User), validText(q.Who.Client)}
+		q.Reason = validText(q.Reason)
+		if len(q.Topics) == 0 {
+			q.Topics = nil
+		}
+	}
+	s.Questions = inOrder(s.Questions, func(a, b FailbackQuestion) int { return cmp.Compare(a.Mirror, b.Mirror) }, func(a FailbackQuestion) { twice("the question of mirror " + a.Mirror) })
 	return errors.Join(errs...)
 }
 

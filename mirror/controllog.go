@@ -96,7 +96,7 @@ func isDesired(key []byte) bool {
 		return true
 	}
 	t := controlType(key)
-	return t < 0 || t >= firstControlRecord && t != historyRecord && t != partitionReportRecord && t != nodeReportRecord
+	return t < 0 || t >= firstControlRecord && t != historyRecord && t != partitionReportRecord && t != nodeReportRecord && t != answerRecord
 }
 
 func decodeControl(records []controlRaw) (ControlState, error) {

@@ -45,8 +45,10 @@ const (
 	historyRecord         int16 = 74 // number
 	partitionReportRecord int16 = 75 // mirror, topic, partition, owner
 	nodeReportRecord      int16 = 76 // owner, mirror
+	questionRecord        int16 = 77 // mirror: what is asked of the process that runs it
+	answerRecord          int16 = 78 // owner, mirror
 
-	firstControlRecord, lastControlRecord = mirrorRecord, nodeReportRecord
+	firstControlRecord, lastControlRecord = mirrorRecord, answerRecord
 	sessionRecord                         = firstControlRecord - 1
 )
 
@@ -64,6 +66,8 @@ var controlRecordNames = map[int16]string{
 	historyRecord:         "history",
 	partitionReportRecord: "report in mirror %q of topic %q by %q",
 	nodeReportRecord:      "report of %q on mirror %q",
+	questionRecord:        "question for a failback plan of mirror %q",
+	answerRecord:          "answer of %q on a failback of mirror %q",
 }
 
 // ControlTopic names the internal Kafka topic that keeps records of this type: their rights differ (who may pause, who may stop, who may do everything), and Kafka gives rights
@@ -76,7 +80,7 @@ func ControlTopic(recordType int16) string {
 		return "__mirror_pause"
 	case historyRecord:
 		return "__mirror_history"
-	case partitionReportRecord, nodeReportRecord:
+	case partitionReportRecord, nodeReportRecord, answerRecord:
 		return "__mirror_status"
 	}
 	if recordType >= sessionRecord && recordType <= lastControlRecord {
@@ -96,7 +100,7 @@ type controlKey struct {
 // controlNames is how many names a key of each type has.
 var controlNames = map[int16]int{
 	mirrorRecord: 1, topicRecord: 1, consentsRecord: 1, deletedRecord: 1, provenanceRecord: 3, originRecord: 2, stopRecord: 1, pauseRecord: 1, recoverRecord: 1,
-	historyRecord: 0, partitionReportRecord: 3, nodeReportRecord: 2,
+	historyRecord: 0, partitionReportRecord: 3, nodeReportRecord: 2, questionRecord: 1, answerRecord: 2,
 }
 
 // String names the record as a person would.
@@ -385,6 +389,9 @@ func encodeControl(s *ControlState) (map[string][]byte, error) {
 	for _, o := range s.Origins {
 		put(originValue{controlVersion, o.SourceClusterID, o.Upstream}, originRecord, o.Mirror, o.Topic)
 	}
+	for _, q := range s.Questions {
+		put(questionValue{controlVersion, q.Number, q.Asked, q.Topics, q.Who.Host, q.Who.User, q.Who.Client, q.Reason}, questionRecord, q.Mirror)
+	}
 	for _, p := range s.Provenance {
 		put(provenanceValue{controlVersion, p.Value}, provenanceRecord, p.Mirror, p.Kind, p.Name)
 		if key, keyErr := (controlKey{recordType: provenanceRecord, names: []string{p.Mirror, p.Kind, p.Name}}).encode(); p.unread != "" && keyErr == nil {
@@ -463,6 +470,12 @@ func (r *controlReader) add(k controlKey, value []byte) error {
 			return err
 		}
 		r.state.Origins = append(r.state.Origins, TopicOrigin{k.names[0], k.names[1], v.SourceClusterID, v.Upstream})
+	case questionRecord:
+		var v questionValue
+		if err := decode(&v); err != nil {
+			return err
+		}
+		r.state.Questions = append(r.state.Questions, FailbackQuestion{k.names[0], v.Number, v.Asked, v.Topics, Operator{v.Host, v.User, v.Client}, v.Reason})
 	case provenanceRecord:
 		p := Provenance{Mirror: k.names[0], Kind: k.names[1], Name: k.names[2]}
 		var v provenanceValue

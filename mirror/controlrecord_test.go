@@ -40,6 +40,10 @@ var (
 		},
 		Origins:    []TopicOrigin{{Mirror: "m", Topic: "a.b", SourceClusterID: "source-id", Upstream: []string{"up-1", "up-2"}}, {Mirror: "m", Topic: "b", SourceClusterID: "source-id"}},
 		Provenance: []Provenance{{Mirror: "m", Kind: "config", Name: "a.b/retention.ms", Value: "1000"}, {Mirror: "m", Kind: "group", Name: "g", Value: ""}},
+		Questions: []FailbackQuestion{
+			{Mirror: "bare", Number: 1, Asked: firstTime},
+			{Mirror: "m", Number: 1 << 40, Asked: firstTime, Topics: []string{"b", "a.b"}, Who: Operator{Host: "h", User: "u", Client: "c"}, Reason: "the site is back"},
+		},
 	}
 	firstHistory = []HistoryEntry{
 		{Number: 1, Time: firstTime, Verb: "create", Mirror: "m", Who: Operator{Host: "h", User: "u", Client: "c"}},
@@ -51,6 +55,10 @@ var (
 			{Mirror: "m", Topic: "a.b", Partition: 3, TopicID: TopicID{9}, Owner: "o", State: statemachine.Failed, Reason: "r", RetryAttempt: -1, SourceEnd: 100, SourceSeen: firstTime,
 				DestinationStart: 1, DestinationEnd: 90, InStep: firstTime, LostFrom: 5, LostTo: 6, At: firstTime},
 			{Mirror: "m", Topic: "b", Partition: 0, Owner: "o", State: statemachine.Unknown, SourceEnd: Unknown, DestinationStart: Unknown, DestinationEnd: Unknown, At: firstTime},
+		},
+		Answers: []FailbackAnswer{
+			{Owner: "o", Mirror: "bare", Number: 1, Asked: firstTime, At: firstTime.Add(time.Second), Trouble: "why", Code: InvalidRequest},
+			{Owner: "o", Mirror: "m", Number: 1 << 40, Asked: firstTime, At: firstTime.Add(time.Second), Packed: []byte("packed")},
 		},
 	}
 )
@@ -75,6 +83,11 @@ func storeFirst(t *testing.T, log keyedlog.Log) Control {
 	}
 	if err := r.Report(context.Background(), firstReports.Nodes[0], firstReports.Partitions); err != nil {
 		t.Fatal(err)
+	}
+	for _, a := range firstReports.Answers {
+		if err := r.Answer(context.Background(), a); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return c
 }
@@ -190,7 +203,7 @@ func TestControlRecordOfANewerVersionIsRefusedByName(t *testing.T) {
 					t.Errorf("%s: %s became %s", k, v, after[key])
 				}
 				continue
-			case partitionReportRecord, nodeReportRecord:
+			case partitionReportRecord, nodeReportRecord, answerRecord:
 				_, err := c.Reports(context.Background())
 				errs = append(errs, err)
 				mustRead(t, c)
@@ -359,7 +372,7 @@ func TestControlKeysRoundTrip(t *testing.T) {
 }
 
 func TestControlTopicsByRight(t *testing.T) {
-	want := map[int16]string{64: "__mirror_control", 71: "__mirror_stop", 72: "__mirror_pause", 73: "__mirror_pause", 74: "__mirror_history", 75: "__mirror_status", 76: "__mirror_status"}
+	want := map[int16]string{64: "__mirror_control", 71: "__mirror_stop", 72: "__mirror_pause", 77: "__mirror_control", 78: "__mirror_status", 73: "__mirror_pause", 74: "__mirror_history", 75: "__mirror_status", 76: "__mirror_status"}
 	for recordType := int16(-2); recordType < 100; recordType++ {
 		name := want[recordType]
 		if recordType >= 65 && recordType <= 70 {

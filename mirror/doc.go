@@ -31,7 +31,7 @@ Verbs record what is wanted; nil says that it is recorded, not that it is done. 
 wait and report. All of them end with their context, and none of them needs the source, except PlanFailback and what follows from it.
 
 A Mirror that is opened exists by that. Where processes share a Control, each may use the verbs, and look at a mirror whose process has died: an Admin of one's own has
-Create, Delete, AlterConfig, Start, Stop, Pause, Resume, Recover, List, Describe and History. Each verb has a dry run, and a dry run a plan:
+Create, Delete, AlterConfig, Start, Stop, Pause, Resume, Recover, AskFailback, Failback, List, Describe and History. Each verb has a dry run, and a dry run a plan:
 
 	control := mirror.NewMemoryControl() // mirror.NewControl makes one that processes share
 	admin, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "dr", Control: control, States: store, Destination: dst, Strict: true})
@@ -48,6 +48,20 @@ Create, Delete, AlterConfig, Start, Stop, Pause, Resume, Recover, List, Describe
 What would be done otherwise than the plan says is refused, and so is a verb that finds other clusters than those that are named or pinned. A strict Admin asks for
 a reason and a plan, or the destination's cluster id, wherever something is opened, discarded or deleted. Who did what and why is in History. Topics of one topic set
 (setting mirror.topic.set.NAME) are stopped together, unless a part is meant.
+
+A failback needs both clusters, and an Admin may reach one. So it asks: the process that runs the mirror compares the logs and answers with the plan, and consent to it is recorded as
+everything else is. A question waits QuestionLife for its answer, and a newer one takes its place:
+
+	back, err := admin.AskFailback(ctx, []string{"orders"}, mirror.AskFailbackOptions{})
+	if err != nil {
+		return err // a *NotAnsweredError: no process runs the mirror, or it is not done
+	}
+	fmt.Println(back) // what would be given up, and why
+	dry, err := admin.Failback(ctx, back, mirror.ConsentOptions{DryRun: true})
+	if err != nil {
+		return err
+	}
+	_, err = admin.Failback(ctx, back, mirror.ConsentOptions{Intent: mirror.Intent{Reason: "east is back", Plan: dry.Plan}})
 
 The night of the failover:
 

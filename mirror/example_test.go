@@ -137,6 +137,52 @@ func ExampleMirror_ExecuteFailback() {
 	// error: <nil>
 }
 
+// A failback from a place that reaches the destination only. The process that runs the mirror compares the logs and answers; consent to its plan is recorded, and it carries that out.
+func ExampleAdmin_AskFailback() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	east, west := threeRecords(ctx), memlog.New(memlog.Config{ClusterID: "west"})
+	there, err := mirror.Open(ctx, mirror.Config{Name: "east-to-west", Source: east, Destination: west, Store: west.StateStore(), Sink: mirror.Discard})
+	check(err)
+	_, err = there.Admin().Start(ctx, []string{"orders"}, mirror.StartOptions{})
+	check(err)
+	inStepWith(ctx, there, "orders", 3)
+	_, err = there.Failover(ctx, mirror.FailoverOptions{})
+	check(err)
+	check(there.Close())
+	_, err = east.Produce(ctx, "orders", 0, memlog.Record{Value: []byte("never copied")})
+	check(err)
+	back, err := mirror.Open(ctx, mirror.Config{Name: "west-to-east", Source: west, Destination: east, Store: east.StateStore(), Control: east.Control(), Sink: mirror.Discard})
+	check(err)
+	defer back.Close()
+	check(back.Await(ctx, func(mirror.Status) bool { // there is such a mirror as soon as it runs
+		s, err := east.Control().Read(ctx)
+		_, ok := s.Mirror("west-to-east")
+		return err == nil && ok
+	}))
+
+	admin, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "west-to-east", Control: east.Control(), States: east.StateStore(), Destination: east, Strict: true})
+	check(err)
+	plan, err := admin.AskFailback(ctx, []string{"orders"}, mirror.AskFailbackOptions{})
+	check(err)
+	for _, p := range plan.Partitions {
+		fmt.Printf("%s-%d: common point %s, drops [%s,%s)\n", p.Topic, p.Partition, p.CommonPoint, p.From, p.To)
+	}
+	dry, err := admin.Failback(ctx, plan, mirror.ConsentOptions{DryRun: true})
+	check(err)
+	result, err := admin.Failback(ctx, plan, mirror.ConsentOptions{Intent: mirror.Intent{Reason: "east is back", Plan: dry.Plan}})
+	check(err)
+	fmt.Println(result.Topics[0].Topic, "changed:", result.Topics[0].Changed)
+	inStepWith(ctx, back, "orders", 4)
+	records, err := east.Consume(ctx, "orders", 0, 0, memlog.ReadCommitted)
+	check(err)
+	fmt.Println(len(records), "records")
+	// Output:
+	// orders-0: common point 3, drops [3,4)
+	// orders changed: true
+	// 3 records
+}
+
 // The mirror's desired state is shared by processes: one runs the mirror, another one uses the verbs, and can still say how the mirror was when that process has died.
 func ExampleAdmin() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)

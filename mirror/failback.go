@@ -255,14 +255,10 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 	if plan.Severity == SeverityRefused {
 		return r, ErrPlanRefused
 	}
-	var topics []string
-	for _, t := range plan.Topics {
-		topics = append(topics, t.Topic)
-	}
-	if len(topics) == 0 {
+	if len(plan.Topics) == 0 {
 		return r, nil
 	}
-	result, err := m.admin.Start(ctx, topics, StartOptions{Consents: plan.Consents(), Intent: intentOf("failback", plan.Hash(), plan.Reason)})
+	result, err := m.admin.Failback(ctx, plan, ConsentOptions{})
 	if len(result.Topics) == 0 && err != nil {
 		return r, err
 	}

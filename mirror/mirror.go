@@ -37,6 +37,7 @@ type Mirror struct {
 	loading   loading
 	desk      desk
 	syncing   *syncing
+	answering answering
 	looks     firstLooks
 	link      *link
 	asks      semaphore
@@ -99,6 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.lease = lease{m: m, asking: make(semaphore, 1), asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
 	m.syncing, m.looks.m = newSyncing(m), m
+	m.answering = answering{m: m, turn: make(semaphore, 1)}
 	m.link = newLink(m)
 	openCtx, stop := context.WithTimeout(ctx, cfg.CallBound)
 	defer stop()
@@ -274,6 +276,7 @@ func (m *Mirror) reconcile() error {
 	}
 	if !deleted {
 		followErr = m.following.follow(ctx, &state)
+		m.answering.hear(&state)
 	}
 	wanted := map[string]bool{}
 	for _, w := range state.Topics {

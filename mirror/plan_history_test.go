@@ -63,7 +63,7 @@ func TestHistoryLeadsFromAFailoverToItsPlan(t *testing.T) {
 		if _, err := m.ExecuteFailback(t.Context(), back); err != nil {
 			t.Fatal(err)
 		}
-		if e := last(); e.Verb != "start" || e.Reason != "the site is back" || !strings.HasPrefix(e.Detail, "failback plan "+back.Hash()+" consents:") {
+		if e := last(); e.Verb != "failback" || e.Reason != "the site is back" || !strings.HasPrefix(e.Detail, "failback plan "+back.Hash()+" consents:") {
 			t.Errorf("%+v", e)
 		}
 	})

@@ -111,6 +111,12 @@ func (g *reporting) report() error {
 	if all {
 		g.toldAll = node.Seen
 	}
+	if answer := g.m.answering.untold(); answer != nil {
+		if err := g.reporter.Answer(ctx, *answer); err != nil {
+			return err
+		}
+		g.m.answering.told(answer)
+	}
 	for _, p := range fresh {
 		g.told[TopicPartition{p.Topic, p.Partition}] = p
 	}

@@ -159,6 +159,9 @@ func readReports(v keyedlog.View) (Reports, error) {
 	if err != nil {
 		return Reports{}, err
 	}
+	if r.Answers, err = readAnswers(v); err != nil {
+		return Reports{}, err
+	}
 	slices.SortFunc(r.Nodes, func(a, b NodeReport) int {
 		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Mirror, b.Mirror))
 	})
@@ -244,7 +247,7 @@ func (r *reporter) Forget(ctx context.Context, mirror string) error {
 				return nil
 			}
 		}
-		return errors.Join(eachReport(v, partitionReportRecord, collect(0)), eachReport(v, nodeReportRecord, collect(1)))
+		return errors.Join(eachReport(v, partitionReportRecord, collect(0)), eachReport(v, nodeReportRecord, collect(1)), eachReport(v, answerRecord, collect(1)))
 	})
 	if err != nil || len(keys) == 0 {
 		return r.failed("reading reports", err)

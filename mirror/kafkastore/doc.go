@@ -16,11 +16,11 @@ A record is where its type says (the int16 that its key begins with). Keys and v
 which update travels in its headers (writer, session, update, of).
 
 	__mirror_state     states and last mirror epochs, types 1 and 2, in partition statemachine.StatePartition of the key; over how many partitions keys are spread: type 63
-	__mirror_control   what mirrors and topics there are, consents …; and who writes as whom: type 64
+	__mirror_control   what mirrors and topics there are, consents, questions for a failback plan …; and who writes as whom: type 64
 	__mirror_stop      stop and failover
 	__mirror_pause     pause, resume, recover
 	__mirror_history   what was done, by whom and why
-	__mirror_status    how partitions and processes are
+	__mirror_status    how partitions and processes are, and their answers
 
 They are created by the first Open of a writer, or before the first record, compacted, with Config.ReplicationFactor copies of which all but one must have a record before
 it counts. Topics that exist are used as they are, but one that is not compacted is refused, and one whose delete.retention.ms is below a day: what was not read for half a
@@ -130,7 +130,7 @@ As kafka-acls.sh has them, with --bootstrap-server HOST:PORT --add and the princ
 	          --allow-principal User:O --operation Write --topic __mirror_pause   (pause, resume, recover)
 	          --allow-principal User:O --operation Write --topic __mirror_history
 	on-call   --allow-principal User:C --operation Write --topic __mirror_stop    (stop, failover)
-	admin     --allow-principal User:A --operation Write --topic __mirror_control (create, start, delete, consent)
+	admin     --allow-principal User:A --operation Write --topic __mirror_control (create, start, delete, consent; ask for a failback plan)
 	node      --allow-principal User:N --operation All --topic __mirror_ --resource-pattern-type prefixed
 	          --allow-principal User:N --operation Write --transactional-id clustermirror- --resource-pattern-type prefixed
 

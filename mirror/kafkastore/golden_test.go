@@ -105,7 +105,7 @@ func TestRealTopicsOfRecords(t *testing.T) {
 		topic string
 		types []int16
 	}{
-		{controlTopic, []int16{65, 66, 67, 68, 69, 70}}, {stopTopic, []int16{71}}, {pauseTopic, []int16{72, 73}}, {historyTopic, []int16{74}}, {statusTopic, []int16{75, 76}},
+		{controlTopic, []int16{65, 66, 67, 68, 69, 70, 77}}, {stopTopic, []int16{71}}, {pauseTopic, []int16{72, 73}}, {historyTopic, []int16{74}}, {statusTopic, []int16{75, 76, 78}},
 	} {
 		if s.leader(place{cfg.namespace + x.topic, 0}) != noTopic {
 			t.Errorf("%s is there before it is needed", x.topic)

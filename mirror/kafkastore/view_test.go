@@ -237,7 +237,7 @@ func TestChangedLeavesOutStatesAndReportsOnly(t *testing.T) {
 		}
 		at, err := s.placeOf(k, 50)
 		must(t, err)
-		left := recordType == 1 || recordType == 2 || recordType == 75 || recordType == 76
+		left := recordType == 1 || recordType == 2 || recordType == 75 || recordType == 76 || recordType == 78
 		if slices.Contains(s.watched(), at.topic) == left {
 			t.Errorf("record type %d is in %s, whose changes are told: %v", recordType, at.topic, !left)
 		}

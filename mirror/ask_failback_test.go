@@ -1,0 +1,371 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/memlog"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// failedOver is a source A whose topics "t" and "u" are served by B now. Each has a record in partition 0 that was never copied.
+func failedOver(t *testing.T) (a, b *side) {
+	t.Helper()
+	m := newPair(t, 1)
+	m.a.local("u", 1)
+	m.a.fill("t", 0, 10)
+	m.a.fill("u", 0, 5)
+	m.start("t", "u")
+	m.untilInStep()
+	m.a.SetUnreachable(true)
+	if _, err := m.Failover(t.Context(), mirror.FailoverOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	m.a.SetUnreachable(false)
+	m.a.fill("t", 0, 1)
+	m.a.fill("u", 0, 1)
+	m.running.close()
+	return m.a, m.b
+}
+
+// onlyHere is an Admin of the mirror "back" that reaches the destination and nothing else.
+func onlyHere(t *testing.T, dst *side, change ...func(*mirror.AdminConfig)) *mirror.Admin {
+	t.Helper()
+	cfg := mirror.AdminConfig{Mirror: "back", Control: dst.Control(), States: dst.StateStore(), Destination: dst.Cluster, DestinationAssumed: true, Operator: mirror.Operator{User: "kim", Host: "desk"}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a, err := mirror.NewAdmin(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// openBack runs the mirror "back" from B to A.
+func openBack(t *testing.T, a, b *side) *running {
+	t.Helper()
+	back := open(t, "back", b.Cluster, a, func(c *mirror.Config) { c.Control = a.Control() })
+	back.until("recorded", func(mirror.Status) bool {
+		s, err := a.Control().Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, there := s.Mirror("back")
+		return there
+	})
+	return back
+}
+
+func bounded(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), d)
+	t.Cleanup(stop)
+	return ctx
+}
+
+func answersIn(t *testing.T, c mirror.Control) []mirror.FailbackAnswer {
+	t.Helper()
+	r, err := c.Reports(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Answers
+}
+
+// A first failback from a place that reaches the destination only: the topics are in no mirror, the question goes to the process that runs it, and the plan that comes back is the one that is
+// carried out.
+func TestFailbackByWayOfTheControl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		back := openBack(t, a, b)
+		defer back.close()
+		admin := onlyHere(t, a, func(c *mirror.AdminConfig) { c.Strict = true })
+		before := a.raw("t", 0)
+		began := time.Now()
+		plan, err := admin.AskFailback(bounded(t, time.Minute), []string{"t", "u"}, mirror.AskFailbackOptions{Intent: mirror.Intent{Reason: "the site is back"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("the answer took %s", took)
+		}
+		direct, err := back.PlanFailback(t.Context(), "t", "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		direct.Taken = plan.Taken
+		for i := range direct.Partitions {
+			direct.Partitions[i].SourceSeen = plan.Partitions[i].SourceSeen
+		}
+		expect(t, "plan", plan.Hash(), direct.Hash())
+		expect(t, "dropped", plan.Dropped, 2)
+		expect(t, "the copy is changed", string(a.raw("t", 0)), string(before))
+
+		if _, err := admin.Failback(t.Context(), plan, mirror.ConsentOptions{}); !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) || !strings.Contains(err.Error(), "a failback, which gives records up, needs a reason") {
+			t.Errorf("without a reason: %v", err)
+		}
+		dry, err := admin.Failback(t.Context(), plan, mirror.ConsentOptions{DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectWords(t, dry.String(), "source B → destination A", "dry run of failback, mirror back", "t: would be recorded", "u: would be recorded")
+		if back.Status().Topics != nil {
+			t.Error("a dry run has begun something")
+		}
+		_, err = admin.Failback(t.Context(), plan, mirror.ConsentOptions{Intent: mirror.Intent{Reason: "the site is back"}})
+		if !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) || !strings.Contains(err.Error(), "needs the plan of a dry run") {
+			t.Errorf("without a place: %v", err)
+		}
+		done, err := admin.Failback(t.Context(), plan, mirror.ConsentOptions{Intent: mirror.Intent{Reason: "the site is back", Plan: dry.Plan}})
+		if err != nil || done.Plan != dry.Plan {
+			t.Fatalf("%v\n%s", err, done)
+		}
+		back.untilInStep()
+		for _, topic := range []string{"t", "u"} {
+			expect(t, topic, string(a.raw(topic, 0)), string(b.raw(topic, 0)))
+			p := back.one(topic, 0)
+			f := plan.Partitions[map[string]int{"t": 0, "u": 1}[topic]]
+			expect(t, "cut of "+topic, []mirror.Number{mirror.KnownNumber(p.DroppedFrom), mirror.KnownNumber(p.DroppedTo)}, []mirror.Number{f.From, f.To})
+		}
+		h, err := admin.History(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := h[len(h)-1]
+		if last.Verb != "failback" || last.Reason != "the site is back" || last.Who.User != "kim" || !strings.HasPrefix(last.Detail, "failback plan "+plan.Hash()+" consents:") {
+			t.Errorf("%+v", last)
+		}
+		// All members, once there are some.
+		if plan, err = admin.AskFailback(bounded(t, time.Minute), nil, mirror.AskFailbackOptions{}); err != nil || len(plan.Topics) != 2 || plan.Dropped != 0 {
+			t.Errorf("%v\n%s", err, plan)
+		}
+	})
+}
+
+func TestFailbackWithoutAReasonSaysWhichPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		back := openBack(t, a, b)
+		defer back.close()
+		admin := onlyHere(t, a)
+		plan, err := admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Failback(t.Context(), plan, mirror.ConsentOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		h, err := admin.History(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "reason", h[len(h)-1].Reason, "failback of plan "+plan.Hash())
+	})
+}
+
+// Nobody runs the mirror: that is said, with the last word of whoever did. A process that comes in time answers all the same, once; one that comes late does not.
+func TestQuestionThatNobodyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		admin := onlyHere(t, a)
+		_, err := admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+		if !errors.Is(err, &mirror.Error{Code: mirror.UnknownClusterMirror}) {
+			t.Errorf("no such mirror: %v", err)
+		}
+		if _, err := admin.Create(t.Context(), mirror.Settings{"bootstrap.servers": "b:9092"}, mirror.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = admin.AskFailback(bounded(t, time.Minute), nil, mirror.AskFailbackOptions{})
+		if !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) || !strings.Contains(err.Error(), "no topic is in this mirror yet") {
+			t.Errorf("nothing named: %v", err)
+		}
+		var none *mirror.NotAnsweredError
+		_, err = admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+		if !errors.As(err, &none) || !errors.Is(err, context.DeadlineExceeded) || none.Alive || !none.Heard.IsZero() || !strings.Contains(err.Error(), "NO PROCESS runs this mirror (none has ever reported)") {
+			t.Fatalf("%v", err)
+		}
+		time.Sleep(5 * time.Minute) // virtual, as below
+		back := openBack(t, a, b)
+		back.until("answered", func(mirror.Status) bool { return len(answersIn(t, a.Control())) == 1 })
+		first := answersIn(t, a.Control())[0]
+		if !first.Asked.Equal(none.Asked) {
+			t.Errorf("%+v", first)
+		}
+		back.close()
+		time.Sleep(time.Minute)
+		back = openBack(t, a, b)
+		time.Sleep(time.Minute)
+		if again := answersIn(t, a.Control()); len(again) != 1 || !again[0].At.Equal(first.At) {
+			t.Errorf("answered again after a restart: %+v", again)
+		}
+		back.close()
+
+		time.Sleep(14 * time.Minute)
+		_, err = admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+		if !errors.As(err, &none) || none.Alive || none.Owner != "back" || !strings.Contains(err.Error(), "NO PROCESS runs this mirror (last word 15m ago, of process back") {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(mirror.QuestionLife)
+		back = openBack(t, a, b)
+		defer back.close()
+		time.Sleep(time.Minute)
+		if late := answersIn(t, a.Control()); len(late) != 1 || !late[0].At.Equal(first.At) {
+			t.Errorf("a question that is too old is answered: %+v", late)
+		}
+	})
+}
+
+// A newer question takes the place of one that is still worked on: the work for that one ends, and whoever asked is told.
+func TestNewerQuestionReplacesAnOlderOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		var mu sync.Mutex
+		hang, ended := true, 0
+		b.SetHooks(memlog.Hooks{Before: func(ctx context.Context, call memlog.Call) error {
+			mu.Lock()
+			stuck := hang && call.Operation == "Source.Offsets"
+			mu.Unlock()
+			if !stuck {
+				return nil
+			}
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			ended++
+			return ctx.Err()
+		}})
+		back := openBack(t, a, b)
+		defer back.close()
+		first := make(chan error, 1)
+		go func() {
+			_, err := onlyHere(t, a).AskFailback(bounded(t, time.Hour), []string{"t"}, mirror.AskFailbackOptions{})
+			first <- err
+		}()
+		time.Sleep(30 * time.Second)
+		select {
+		case err := <-first:
+			t.Fatalf("answered: %v", err)
+		default:
+		}
+		// The mirror follows its desired state meanwhile.
+		if _, err := back.Admin().Start(t.Context(), []string{"new"}, mirror.StartOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		back.until("followed", func(s mirror.Status) bool { return len(s.Topics) == 1 })
+		_, err := onlyHere(t, a).AskFailback(bounded(t, 30*time.Second), []string{"u"}, mirror.AskFailbackOptions{})
+		var none *mirror.NotAnsweredError
+		if !errors.As(err, &none) || !none.Alive || !strings.Contains(err.Error(), "runs the mirror and is not done") {
+			t.Errorf("while it works: %v", err)
+		}
+		if err := <-first; !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) || !strings.Contains(err.Error(), "kim on host desk asked at") {
+			t.Errorf("the first one: %v", err)
+		}
+		mu.Lock()
+		hang = false
+		if ended == 0 {
+			t.Error("the work for the first question goes on")
+		}
+		mu.Unlock()
+		plan, err := onlyHere(t, a).AskFailback(bounded(t, time.Minute), []string{"u"}, mirror.AskFailbackOptions{})
+		if err != nil || len(plan.Topics) != 1 || plan.Topics[0].Topic != "u" {
+			t.Errorf("%v\n%s", err, plan)
+		}
+	})
+}
+
+func TestQuestionWhileTheSourceIsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		back := openBack(t, a, b)
+		defer back.close()
+		b.SetUnreachable(true)
+		began := time.Now()
+		_, err := onlyHere(t, a).AskFailback(bounded(t, time.Hour), []string{"t"}, mirror.AskFailbackOptions{})
+		if !errors.Is(err, &mirror.Error{Code: mirror.InvalidClusterMirrorState}) || !strings.Contains(err.Error(), "process back cannot plan a failback") || time.Since(began) > 20*time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestFailbackRefusesPlansThatAreNotItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		back := openBack(t, a, b)
+		defer back.close()
+		admin := onlyHere(t, a)
+		plan, err := admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused, err := admin.AskFailback(bounded(t, time.Minute), []string{"t", "nowhere"}, mirror.AskFailbackOptions{})
+		if err != nil || refused.Severity != mirror.SeverityRefused {
+			t.Fatalf("%v\n%s", err, refused)
+		}
+		before, err := a.Control().Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for words, change := range map[string]func(p *mirror.FailbackPlan){
+			`the plan is for mirror "m"`:                            func(p *mirror.FailbackPlan) { p.Mirror = "m" },
+			"source cluster ids differ: the desired state has B":    func(p *mirror.FailbackPlan) { p.SourceClusterID = "X" },
+			"the plan names X":                                      func(p *mirror.FailbackPlan) { p.DestinationClusterID = "X" },
+			"the plan has refused parts":                            func(p *mirror.FailbackPlan) { *p = refused },
+			"the plan names no topic":                               func(p *mirror.FailbackPlan) { p.Topics, p.Partitions = nil, nil },
+			"which no topic of this request has at the destination": func(p *mirror.FailbackPlan) { p.Partitions[0].TopicID[3]++ },
+		} {
+			p := plan
+			p.Partitions = append([]mirror.FailbackPartition(nil), plan.Partitions...)
+			change(&p)
+			for _, dry := range []bool{true, false} {
+				r, err := admin.Failback(t.Context(), p, mirror.ConsentOptions{DryRun: dry})
+				if code := new(mirror.Error); !errors.As(err, &code) || !strings.Contains(err.Error(), words) || len(r.Topics) > 0 {
+					t.Errorf("want %q: %v", words, err)
+				}
+				if strings.Contains(words, "refused parts") && !errors.Is(err, mirror.ErrPlanRefused) {
+					t.Errorf("%v", err)
+				}
+			}
+		}
+		after, err := a.Control().Read(t.Context())
+		if err != nil || after.Version != before.Version {
+			t.Errorf("something was written: %v", err)
+		}
+		if _, err := admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{Intent: mirror.Intent{DestinationClusterID: "X"}}); !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) {
+			t.Errorf("another cluster is meant: %v", err)
+		}
+		if _, err := admin.AskFailback(bounded(t, time.Minute), []string{"a/b"}, mirror.AskFailbackOptions{}); !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) {
+			t.Errorf("a bad name: %v", err)
+		}
+		if p := back.one("t", 0); p.State != statemachine.Unknown {
+			t.Errorf("something has begun: %s", p.State)
+		}
+	})
+}
+
+// A range that has grown since the plan was made is refused by the mirror, and keeps everything.
+func TestFailbackOfALogThatHasGrownDropsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		back := openBack(t, a, b)
+		defer back.close()
+		admin := onlyHere(t, a)
+		plan, err := admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.fill("t", 0, 1)
+		before := a.raw("t", 0)
+		if _, err := admin.Failback(t.Context(), plan, mirror.ConsentOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		back.untilFailed("t", 0, "would drop")
+		expect(t, "log", string(a.raw("t", 0)), string(before))
+	})
+}
