@@ -94,7 +94,9 @@ func (r *run) another(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(reports.Nodes, func(n mirror.NodeReport) bool { return n.Mirror == r.name && nodeOf(n) != "" && nodeOf(n) != r.n.cfg.Name })
+	i := slices.IndexFunc(reports.Nodes, func(n mirror.NodeReport) bool {
+		return n.Mirror == r.name && nodeOf(n) != "" && nodeOf(n) != r.n.cfg.Name
+	})
 	if i < 0 {
 		return nil
 	}

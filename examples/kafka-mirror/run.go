@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/clustermirror/clustermirror/node"
 )
@@ -39,10 +40,14 @@ func (p *program) nodeFile(f *flag.FlagSet, args []string) (*node.File, error) {
 	return file, nil
 }
 
+// preflightBound is the longest look at a cluster before joining.
+const preflightBound = time.Minute
+
 // runNode is a mirror node until SIGTERM or SIGINT; SIGHUP re-reads the file.
 func (p *program) runNode(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	format := f.String("log", "text", "text or json")
+	look := f.Bool("preflight", false, "only look whether the cluster can be joined, and change nothing")
 	file, err := p.nodeFile(f, args)
 	if err != nil {
 		return err
@@ -58,6 +63,19 @@ func (p *program) runNode(ctx context.Context, args []string) error {
 	}
 	logger := slog.New(handler)
 	file.Log(logger)
+	if *look {
+		bounded, stop := context.WithTimeout(ctx, preflightBound)
+		defer stop()
+		report, err := file.Preflight(bounded)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(p.out, report)
+		if err := report.Err(); err != nil {
+			return &shownError{err}
+		}
+		return nil
+	}
 	n, err := node.New(file.Config())
 	if err != nil {
 		return err

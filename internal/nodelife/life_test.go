@@ -1,7 +1,11 @@
 package nodelife_test
 
 import (
+	"errors"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,4 +44,37 @@ func TestNodeRunsWhatVerbsSay(t *testing.T) {
 	if !strings.Contains(p.printed(), "draining") {
 		t.Error("it did not say that it drains")
 	}
+}
+
+// TestPreflightOfANode: it says what it sees and changes nothing, and a mistake is one line that names the key.
+func TestPreflightOfANode(t *testing.T) {
+	kafkatest.Require(t)
+	to := standby(t)
+	folder := t.TempDir()
+	text, _ := settings(t, to, folder)
+	file := filepath.Join(folder, "node.properties")
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	try := func(want int, says string) {
+		t.Helper()
+		out, err := exec.Command(command(t), "run", "--config", file, "--preflight").CombinedOutput()
+		var exit *exec.ExitError
+		status := 0
+		if errors.As(err, &exit) {
+			status = exit.ExitCode()
+		}
+		if status != want || !strings.Contains(string(out), says) {
+			t.Errorf("exit status %d, want %d and %q:\n%s", status, want, says, out)
+		}
+	}
+	put(text)
+	try(0, to.ID())
+	put(strings.Replace(text, "node.id=9999", "node.id=1", 1))
+	try(1, "1")
+	put(strings.Replace(text, "mirror.node.folder", "mirror.node.foldr", 1))
+	try(2, "mirror.node.foldr: is not known; the closest known name is mirror.node.folder")
 }
