@@ -137,6 +137,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/closest            pure   the name that a mistyped one was meant to be
 	internal/secret             pure   which settings are secret, and references to secrets kept elsewhere
 	internal/clustermetadata    pure   a KRaft cluster's metadata, built from the records of its log
+	internal/clientlistener            passes clients through to stock brokers, sends consumers of what is led here to followers
 	internal/replicaserver             the server side of Kafka's replication protocol
 	internal/leaderlog                 one partition's log as a leader has it whose followers hold the copies
 	internal/kraftclient               single requests to controllers and brokers

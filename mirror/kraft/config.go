@@ -39,6 +39,8 @@ type Config struct {
 	Advertised string
 	// Security is what the brokers speak on that listener.
 	Security ListenerSecurity
+	// Clients is a listener for clients besides: mirrored topics can then be read while they are mirrored. nil: they are dark, which means that nobody reads them before they are stopped.
+	Clients *ClientListener
 
 	// Folder keeps this process's identity. Two processes cannot use one folder at a time.
 	Folder string
@@ -141,6 +143,11 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	default:
 		no("Security.Protocol %q is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL", c.Security.Protocol)
+	}
+	if c.Clients != nil {
+		clients := *c.Clients
+		clients.check(&c, no)
+		c.Clients = &clients
 	}
 	c.ReplicationFactor = cmp.Or(c.ReplicationFactor, DefaultReplicationFactor)
 	c.MinInSyncReplicas = cmp.Or(c.MinInSyncReplicas, DefaultMinInSyncReplicas)

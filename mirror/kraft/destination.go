@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/clustermirror/clustermirror/internal/clientlistener"
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 	"github.com/clustermirror/clustermirror/internal/kafkametadata"
 	"github.com/clustermirror/clustermirror/internal/kraftclient"
@@ -38,6 +39,7 @@ type Destination struct {
 	alive      gather[int32, error] // asks brokers by id whether they answer
 	reader     *replicareader.Reader
 	server     *replicaserver.Server
+	clients    *clientlistener.Server // nil: mirrored topics are dark
 	remembered *remembered
 	producers  *producerIDs
 	identity   *identity
@@ -210,6 +212,7 @@ func (d *Destination) listen(ctx context.Context) (err error) {
 	if finding != nil {
 		look.add(*finding)
 	}
+	look.openClients()
 	look.look(ctx)
 	for _, f := range look.report.Of(Warns) {
 		if f.Kind == AboutNodeID { // whoever is there is waited for, and told of then
@@ -221,6 +224,7 @@ func (d *Destination) listen(ctx context.Context) (err error) {
 		if l != nil {
 			l.Close()
 		}
+		look.closeClients()
 		return err
 	}
 	d.cluster = look.report.ClusterID
@@ -234,8 +238,12 @@ func (d *Destination) listen(ctx context.Context) (err error) {
 		d.server = server
 		d.mu.Unlock()
 	}
+	if err == nil {
+		err = d.serveClients(look)
+	}
 	if err != nil {
 		l.Close()
+		look.closeClients()
 	}
 	return err
 }
@@ -492,6 +500,9 @@ func (d *Destination) halt() bool {
 	d.stop()
 	for _, l := range d.all() {
 		l.log.Resign()
+	}
+	if d.clients != nil {
+		_ = d.clients.Close()
 	}
 	if d.server != nil {
 		ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)

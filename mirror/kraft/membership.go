@@ -38,6 +38,7 @@ type membership struct {
 	port        uint16
 	listener    string
 	protocol    int16
+	clients     *kmsg.BrokerRegistrationRequestListener // nil: none, mirrored topics are dark
 
 	lease  atomic.Pointer[time.Time] // when the last heartbeat that was answered was sent; nil: never registered
 	onLost func()                    // called once, when gone is set
@@ -119,6 +120,9 @@ func (m *membership) register(ctx context.Context, previous int64) error {
 	l := kmsg.NewBrokerRegistrationRequestListener()
 	l.Name, l.Host, l.Port, l.SecurityProtocol = m.listener, m.host, m.port, m.protocol
 	req.Listeners = append(req.Listeners, l)
+	if m.clients != nil {
+		req.Listeners = append(req.Listeners, *m.clients)
+	}
 	sent := time.Now()
 	resp, err := m.client.Controller(ctx, req)
 	if err != nil {

@@ -42,7 +42,9 @@ const (
 	AboutBrokers     FindingKind = "brokers"      // reached with BrokerOptions, and how many live
 	AboutOwnListener FindingKind = "own listener" // how brokers will reach this process
 	AboutRights      FindingKind = "rights"       // see Finding.Right
-	AboutSettings    FindingKind = "settings"     // of the cluster
+	// AboutClientListener is about Config.Clients: the brokers' listener of that name, and how clients will reach this process.
+	AboutClientListener FindingKind = "client listener"
+	AboutSettings       FindingKind = "settings" // of the cluster
 )
 
 // Finding is one thing that Preflight has looked at.
@@ -124,16 +126,22 @@ func Preflight(ctx context.Context, cfg Config) (Report, error) {
 	if finding != nil {
 		p.add(*finding)
 	}
+	p.openClients()
+	if cfg.Clients != nil && cfg.Clients.Listener == nil {
+		defer p.closeClients()
+	}
 	p.look(ctx)
 	return p.report, ctx.Err()
 }
 
 // preflight is one look.
 type preflight struct {
-	d          *Destination
-	listener   net.Listener // nil: it could not be opened
-	advertised hostPort
-	patient    bool // waits for the metadata as long as the context: an election of controllers must not end a Join
+	d              *Destination
+	listener       net.Listener // nil: it could not be opened
+	advertised     hostPort
+	clientListener net.Listener // Config.Clients'; nil: none, or it could not be opened
+	forClients     hostPort
+	patient        bool // waits for the metadata as long as the context: an election of controllers must not end a Join
 
 	report   Report
 	versions *kmsg.ApiVersionsResponse // of a controller

@@ -32,17 +32,20 @@ func (a hostPort) String() string { return net.JoinHostPort(a.host, strconv.Itoa
 
 // bind opens the listener for the brokers, if it was not given, and says what is advertised. The Finding says why one of both is impossible.
 func (d *Destination) bind() (net.Listener, hostPort, *Finding) {
+	return bindTo(AboutOwnListener, d.cfg.Listener, d.cfg.Listen, d.cfg.Advertised, "brokers")
+}
+
+// bindTo is the same for any listener; whom are those who will connect.
+func bindTo(about FindingKind, l net.Listener, listen, advertised, whom string) (net.Listener, hostPort, *Finding) {
 	wrong := func(do, format string, args ...any) *Finding {
-		return &Finding{Kind: AboutOwnListener, Severity: Blocks, What: fmt.Sprintf(format, args...), Do: do}
+		return &Finding{Kind: about, Severity: Blocks, What: fmt.Sprintf(format, args...), Do: do}
 	}
-	l := d.cfg.Listener
 	if l == nil {
 		var err error
-		if l, err = net.Listen("tcp", d.cfg.Listen); err != nil {
-			return nil, hostPort{}, wrong("end what listens there, or choose another address", "listening for the brokers: %v", err)
+		if l, err = net.Listen("tcp", listen); err != nil {
+			return nil, hostPort{}, wrong("end what listens there, or choose another address", "listening for the %s: %v", whom, err)
 		}
 	}
-	advertised := d.cfg.Advertised
 	if advertised == "" {
 		advertised = l.Addr().String()
 	}
@@ -52,7 +55,7 @@ func (d *Destination) bind() (net.Listener, hostPort, *Finding) {
 		return l, hostPort{}, wrong("set Advertised to host:port", "advertised address %q: %v", advertised, err)
 	}
 	if host == "" || net.ParseIP(host).IsUnspecified() {
-		return l, hostPort{}, wrong("set Advertised to the host name and port under which they reach this process", "brokers cannot connect to the advertised address %q", advertised)
+		return l, hostPort{}, wrong("set Advertised to the host name and port under which they reach this process", "%s cannot connect to the advertised address %q", whom, advertised)
 	}
 	return l, hostPort{host, uint16(n)}, nil
 }

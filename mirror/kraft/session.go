@@ -78,8 +78,11 @@ func (d *Destination) giveUp() {
 	}
 	d.meta.die(d.membership.registered()) // whoever waits for the metadata hears of it
 	d.mu.Lock()
-	server := d.server
+	server, clients := d.server, d.clients
 	d.mu.Unlock()
+	if clients != nil {
+		go clients.Close() // Close waits for it too
+	}
 	if server != nil {
 		go func() { // Close waits for it too
 			ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
