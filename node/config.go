@@ -50,7 +50,7 @@ type Records interface {
 // Destination is a destination that this node has joined.
 type Destination interface {
 	mirror.Destination
-	// Standing is why the node does not lead what it should, nil if it does. It asks nobody.
+	// Standing is why the node does not lead what it should, nil if it does. It asks nobody. ErrThrownOut and ErrLost in it end the node.
 	Standing() error
 	// Resign gives the node's place to whoever stands by, after what is under way. What it cannot do costs time only: the place is free when the session ends.
 	Resign(ctx context.Context) error
@@ -61,14 +61,15 @@ type Destination interface {
 type Hooks struct {
 	// StandingBy is told the reason while another process has this node's place, and "" when the turn has come.
 	StandingBy func(why string)
-	// ThrownOut is told that somebody took the node's registration away.
-	ThrownOut func(err error)
 	// Notice is told everything else: the kind of what happened, and the topic it is about, "" for none.
 	Notice func(kind, topic string)
 }
 
 // ErrThrownOut: somebody took this node's registration away. It does not come back by itself, and no supervisor should start it again.
 var ErrThrownOut = errors.New("node: thrown out of the cluster")
+
+// ErrLost: the node leads nothing any more, for another reason. A new process may begin again.
+var ErrLost = errors.New("node: its place in the cluster is lost")
 
 func (c *Config) complete() error {
 	var errs []error

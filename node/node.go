@@ -19,6 +19,9 @@ const readBound = 30 * time.Second
 // lookAgain is how often what is wanted is read also when nobody says that it has changed.
 const lookAgain = 30 * time.Second
 
+// standingLook is how often the destination is asked whether the node still has its place.
+const standingLook = time.Second
+
 // silentAfter is how long another node may say nothing and still count as alive; nodes report every 5 s.
 const silentAfter = 20 * time.Second
 
@@ -57,7 +60,7 @@ func New(cfg Config) (*Node, error) {
 }
 
 // Run opens what the node needs, waits for its turn, runs mirrors until ctx ends, drains, and returns nil. What is wrong at the start ends it with that error, and so does what takes away
-// the node's place for good: ErrThrownOut. It may be called once.
+// the node's place for good: ErrThrownOut, ErrLost. It may be called once.
 func (n *Node) Run(ctx context.Context) (err error) {
 	n.mu.Lock()
 	again := n.began
@@ -90,8 +93,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 			}
 			n.enter(StandingBy, why)
 		},
-		ThrownOut: func(err error) { stop(fmt.Errorf("%w: %w", ErrThrownOut, err)) },
-		Notice:    n.collector.ObserveDestination,
+		Notice: n.collector.ObserveDestination,
 	})
 	if err != nil {
 		return unlessEnded(ctx, err)
@@ -101,6 +103,13 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	n.mu.Unlock()
 	n.enter(Running, "")
 	var running sync.WaitGroup
+	running.Go(func() {
+		for pause(working, standingLook) {
+			if err := destination.Standing(); errors.Is(err, ErrThrownOut) || errors.Is(err, ErrLost) {
+				stop(err)
+			}
+		}
+	})
 	n.follow(working, &running)
 	out := ctx.Err() == nil // not told to end: thrown out
 	n.enter(Draining, "")

@@ -31,10 +31,10 @@ type File struct {
 	path     string
 	warnings []string
 
-	mu      sync.Mutex
-	parsed  *parsed
-	clients map[string]*kafkaconfig.Renewable // by listener; "" is bootstrap.servers
-	logger  *slog.Logger
+	mu          sync.Mutex
+	parsed      *parsed
+	connections map[string]*kafkaconfig.Renewable // by listener; "" is bootstrap.servers
+	logger      *slog.Logger
 }
 
 // parsed is what one reading of a file says.
@@ -53,6 +53,7 @@ type parsed struct {
 	connections map[string]map[string]string
 	protocols   map[string]string // by listener
 	server      kafkaconfig.Server
+	clients     clients
 }
 
 // FileError is everything that is wrong with a node.properties; each line names a setting and what to do.
@@ -73,13 +74,13 @@ func (e *FileError) Unwrap() []error { return e.Errs }
 
 // ReadFile reads a node.properties and connects to nothing. Errors: of reading the file; *FileError, with everything that is wrong in it.
 func ReadFile(path string) (*File, error) {
-	f := &File{path: path, clients: map[string]*kafkaconfig.Renewable{}, logger: slog.New(slog.DiscardHandler)}
+	f := &File{path: path, connections: map[string]*kafkaconfig.Renewable{}, logger: slog.New(slog.DiscardHandler)}
 	p, err := f.read()
 	if err != nil {
 		return nil, err
 	}
 	for name, settings := range p.connections {
-		if f.clients[name], err = kafkaconfig.ParseRenewable(settings); err != nil {
+		if f.connections[name], err = kafkaconfig.ParseRenewable(settings); err != nil {
 			return nil, &FileError{path, []error{err}}
 		}
 	}
@@ -127,12 +128,12 @@ func (f *File) Reload() (restart []string, err error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for name, c := range f.clients {
+	for name, c := range f.connections {
 		if err := c.Check(p.connections[name]); err != nil {
 			return nil, &FileError{f.path, []error{err}}
 		}
 	}
-	for name, c := range f.clients {
+	for name, c := range f.connections {
 		if err := c.Renew(p.connections[name]); err != nil {
 			return nil, &FileError{f.path, []error{err}}
 		}
@@ -178,7 +179,7 @@ func (f *File) Config() Config {
 // Records opens the log of states and wishes in the destination cluster.
 func (f *File) Records(ctx context.Context) (*kafkastore.Store, error) {
 	p := f.now()
-	client := f.clients[""]
+	client := f.connections[""]
 	return kafkastore.Open(ctx, kafkastore.Config{
 		Seeds: client.Seeds(), ClientOptions: client.Options(), StatePartitions: p.options.StatePartitions, ReplicationFactor: p.options.StateReplicationFactor,
 		Notice: func(err error) { f.logger.Warn("a record that does not count", "error", err) },
@@ -205,8 +206,9 @@ func (f *File) open(ctx context.Context) (Records, error) {
 func (f *File) Kraft() kraft.Config {
 	p := f.now()
 	c := p.kraft
-	c.ControllerOptions, c.BrokerOptions = f.clients[p.control].Options(), f.clients[p.inter].Options()
+	c.ControllerOptions, c.BrokerOptions = f.connections[p.control].Options(), f.connections[p.inter].Options()
 	c.Logger = f.logger
+	c.Clients = f.clientListener()
 	c.Security = kraft.ListenerSecurity{Protocol: p.protocols[p.inter], Brokers: c.Security.Brokers}
 	if p.server.TLS != nil {
 		c.Security.TLS = func() (*tls.Config, error) { return f.now().server.TLS() }
@@ -223,11 +225,15 @@ func (f *File) Kraft() kraft.Config {
 func (f *File) join(ctx context.Context, records keyedlog.Log, hooks Hooks) (Destination, error) {
 	c := f.Kraft()
 	c.Remember = records
+	waits := false
 	c.Notice = func(e kraft.Event) {
 		hooks.Notice(e.Kind.String(), e.Partition.Topic)
-		switch e.Kind {
-		case kraft.Unregistered:
-			hooks.ThrownOut(e.Err)
+		if e.Kind == kraft.StandingBy { // told when it begins to wait, and when it goes on; Join tells it itself, before it returns
+			if waits = !waits; waits {
+				hooks.StandingBy(e.Text)
+			} else {
+				hooks.StandingBy("")
+			}
 		}
 	}
 	d, err := kraft.Join(ctx, c)
@@ -240,9 +246,26 @@ func (f *File) join(ctx context.Context, records keyedlog.Log, hooks Hooks) (Des
 // joined is a Kafka cluster that was joined.
 type joined struct{ *kraft.Destination }
 
-func (joined) Standing() error { return nil }
+func (j joined) Standing() error {
+	switch s := j.Destination.Standing(); {
+	case errors.Is(s.Lost, kraft.ErrUnregistered):
+		return fmt.Errorf("%w: %w", ErrThrownOut, s.Lost)
+	case s.Lost != nil:
+		return fmt.Errorf("%w: %w", ErrLost, s.Lost)
+	case !s.Registered:
+		return errors.New("the controllers have not let it in yet")
+	case !s.Fenced.IsZero() && time.Since(s.Fenced) > fencedShortly:
+		return fmt.Errorf("fenced since %s: the controllers do not let it lead, or do not answer; mirrored partitions have no leader until they do", s.Fenced.UTC().Format("2006-01-02 15:04:05 UTC"))
+	case s.Unknown > 0:
+		return fmt.Errorf("of %d of its %d partitions it is not known yet what the brokers' copies hold", s.Unknown, s.Leads)
+	case len(s.Absent) > 0:
+		return fmt.Errorf("brokers %v are to copy from it and do not come: see that they reach its listener", s.Absent)
+	}
+	return nil
+}
 
-func (joined) Resign(context.Context) error { return nil }
+// fencedShortly is how long raising leader epochs may have it fenced without anybody being told.
+const fencedShortly = 5 * time.Second
 
 // wrong is what is wrong with one setting.
 type wrong struct{ Setting, Problem, Advice string }
@@ -429,8 +452,8 @@ func (p *parsed) listeners(get func(string) string, no func(setting, problem, ad
 func (p *parsed) security(get func(string) string, no func(setting, problem, advice string), errs *[]error) {
 	byDefault := cmp.Or(get("security.protocol"), "PLAINTEXT")
 	p.protocols[""], p.protocols[p.inter], p.protocols[p.control] = byDefault, byDefault, byDefault
-	if p.readable() != "" {
-		p.protocols[p.readable()] = byDefault
+	if p.clients.name != "" {
+		p.protocols[p.clients.name] = byDefault
 	}
 	for _, item := range list(get(protocolMap), ",") {
 		name, protocol, _ := strings.Cut(item, ":")
@@ -441,8 +464,8 @@ func (p *parsed) security(get func(string) string, no func(setting, problem, adv
 		p.protocols[name] = protocol
 	}
 	names := []string{"", p.inter, p.control}
-	if p.readable() != "" {
-		names = append(names, p.readable())
+	if p.clients.name != "" {
+		names = append(names, p.clients.name)
 	}
 	// Which settings a listener has of its own.
 	own := map[string]map[string]string{}
@@ -482,6 +505,15 @@ func (p *parsed) security(get func(string) string, no func(setting, problem, adv
 			delete(client, setting)
 		}
 		client["security.protocol"] = protocol
+		if name != "" && name == p.clients.name { // clients authenticate there, this node does not: it is asked for no certificate either
+			client["security.protocol"] = "PLAINTEXT"
+			if strings.HasSuffix(protocol, "SSL") {
+				client["security.protocol"] = "SSL"
+			}
+			maps.DeleteFunc(client, func(setting, _ string) bool {
+				return strings.HasPrefix(setting, "sasl.") || strings.HasPrefix(setting, "ssl.key")
+			})
+		}
 		client[bootstrapServers] = p.settings[bootstrapServers]
 		if name == p.control {
 			client[bootstrapServers] = p.settings[controllers]

@@ -86,6 +86,39 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	}
 }
 
+// TestListenerForClients: a second listener lets clients read; dark is the default, and mutual TLS is refused with the reason.
+func TestListenerForClients(t *testing.T) {
+	certificates := filepath.Join(t.TempDir(), "store.pem")
+	readable := strings.Replace(enough, "9990", "9990,CLIENT://0.0.0.0:9991", 1) + "advertised.listeners=CLIENT://mirror.example.com:9991\n"
+	secure := readable + "listener.security.protocol.map=CLIENT:SASL_SSL\nlistener.name.client.ssl.keystore.location=" + certificates + "\nlistener.name.client.ssl.truststore.location=" + certificates + "\n"
+	f, err := ReadFile(write(t, enough))
+	if err != nil || f.Kraft().Clients != nil {
+		t.Errorf("it is not dark: %v", err)
+	}
+	if f, err = ReadFile(write(t, readable)); err != nil {
+		t.Fatal(err)
+	}
+	if c := f.Kraft().Clients; c == nil || c.Name != "CLIENT" || c.Listen != "0.0.0.0:9991" || c.Advertised != "mirror.example.com:9991" || c.Protocol != "PLAINTEXT" || c.TLS != nil || c.BrokerTLS != nil {
+		t.Errorf("%+v", c)
+	}
+	if f, err = ReadFile(write(t, secure)); err != nil {
+		t.Fatal(err)
+	}
+	if c := f.Kraft().Clients; c == nil || c.Protocol != "SASL_SSL" || c.TLS == nil || c.BrokerTLS == nil {
+		t.Errorf("%+v", c)
+	}
+	for text, says := range map[string]string{
+		secure + "listener.name.client.ssl.client.auth=required\n":        "listener.name.client.ssl.client.auth: is required, and a client's certificate cannot be passed through to the brokers",
+		strings.Replace(readable, "CLIENT", "CONTROLLER", 2):              "listeners: has the controllers' listener CONTROLLER",
+		strings.Replace(readable, ",CLIENT", ",A://:1,B://:2,CLIENT", 1):  "listeners: has two listeners for clients",
+		strings.Replace(readable, "CLIENT://mirror", "OTHER://mirror", 1): "advertised.listeners: has OTHER, which listeners does not have",
+	} {
+		if _, err := ReadFile(write(t, text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v\n does not say %q", err, says)
+		}
+	}
+}
+
 // TestReloadTakesCredentialsUp: a login that changed in the file is used, other settings are named, and a file with a mistake changes nothing.
 func TestReloadTakesCredentialsUp(t *testing.T) {
 	const jaas = "security.protocol=SASL_PLAINTEXT\nmirror.broker.principals=User:admin\nsasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"mirror\" password=\"PASSWORD\";\n" +

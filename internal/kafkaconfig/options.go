@@ -27,6 +27,15 @@ type Connection struct {
 	plain     []kgo.Opt // Options without dial and mechanism
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	mechanism sasl.Mechanism // nil: no SASL
+	tls       *tlsSettings   // nil: plain text
+}
+
+// TLS is what a connection is made with whose host's name the caller sets: stores are read now. nil: the connection has no TLS.
+func (c *Connection) TLS() (*tls.Config, error) {
+	if c.tls == nil {
+		return nil, nil
+	}
+	return c.tls.config("")
 }
 
 // Parse makes a Connection of settings. It looks at the names that it knows and at all of the sasl., ssl. and security. families; other settings are not its business.
@@ -91,7 +100,7 @@ func Parse(settings map[string]string) (Connection, error) {
 	if withTLS {
 		t, wrong := newTLS(get, settings)
 		errs = append(errs, wrong...)
-		d.tls = t
+		d.tls, c.tls = t, t
 	}
 	if withSASL {
 		m, wrong := newSASL(get, settings[JAAS])

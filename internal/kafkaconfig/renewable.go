@@ -2,6 +2,7 @@ package kafkaconfig
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"sync/atomic"
 
@@ -41,6 +42,9 @@ func (r *Renewable) Options() []kgo.Opt {
 func (r *Renewable) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return r.now.Load().dial(ctx, network, address)
 }
+
+// TLS is what a connection is made with now whose host's name the caller sets. nil: it has no TLS.
+func (r *Renewable) TLS() (*tls.Config, error) { return r.now.Load().TLS() }
 
 // Renew replaces the settings. Addresses, time limits and the client's name stay as they were first. With an error nothing has changed: settings that are wrong, or that begin or end the use
 // of SASL, which clients that exist cannot follow.
