@@ -104,21 +104,23 @@ func unfinished(verb string, partitions []mirror.DescribedPartition) string {
 }
 
 // unattended says that nobody carries out what is recorded.
-func (b before) unattended() string {
+func (b before) unattended() string { return b.nobody() + ": what is recorded is done when one runs" }
+
+// nobody says that no process runs the mirror, as far as is known.
+func (b before) nobody() string {
 	last := time.Time{}
 	for _, n := range b.Nodes {
 		if n.ClockAhead {
-			return fmt.Sprintf("WHETHER A PROCESS RUNS this mirror is not known (the clock of %s is ahead): what is recorded is done when one runs", cmp.Or(n.Host, n.Owner))
+			return fmt.Sprintf("WHETHER A PROCESS RUNS this mirror is not known (the clock of %s is ahead)", cmp.Or(n.Host, n.Owner))
 		}
 		if n.Seen.After(last) {
 			last = n.Seen
 		}
 	}
-	word := "none has ever reported"
-	if !last.IsZero() {
-		word = fmt.Sprintf("last word %s ago", strings.TrimSuffix(b.Taken.Sub(last).Round(time.Minute).String(), "0s"))
+	if last.IsZero() {
+		return "NO PROCESS runs this mirror (none has ever reported)"
 	}
-	return fmt.Sprintf("NO PROCESS runs this mirror (%s): what is recorded is done when one is started", word)
+	return fmt.Sprintf("NO PROCESS runs this mirror (last word %s ago)", strings.TrimSuffix(b.Taken.Sub(last).Round(time.Minute).String(), "0s"))
 }
 
 // names are the first few of several names.

@@ -54,8 +54,14 @@ func startMirror(t *testing.T, records keyedlog.Log, destinationID string) *mirr
 	t.Helper()
 	memory := memlog.New(memlog.Config{ClusterID: destinationID})
 	t.Cleanup(func() { memory.Close() })
+	return startMirrorInto(t, records, memory, mirror.Discard)
+}
+
+// startMirrorInto runs mirror dr into a cluster.
+func startMirrorInto(t *testing.T, records keyedlog.Log, memory *memlog.Cluster, sink mirror.Sink) *mirror.Mirror {
+	t.Helper()
 	m, err := mirror.Open(t.Context(), mirror.Config{
-		Name: "dr", Owner: "mirror-1", OpenSource: kafkasource.Open, Destination: memory, Store: keyedlog.NewStateStore(records), Control: mirror.NewControl(records), Sink: mirror.Discard,
+		Name: "dr", Owner: "mirror-1", OpenSource: kafkasource.Open, Destination: memory, Store: keyedlog.NewStateStore(records), Control: mirror.NewControl(records), Sink: sink,
 	})
 	if err != nil {
 		t.Fatal(err)

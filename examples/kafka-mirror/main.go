@@ -67,6 +67,8 @@ type program struct {
 	place           place
 	groupPlaces     []mirror.PlanGroupPlace                           // what a dry run in JSON says of groups
 	about           func(context.Context) (mirror.Description, error) // to be shown with a plan; nil: nothing is
+	toGiveUp        *mirror.FailbackPlan                              // of a failback
+	keeper          string                                            // who keeps what a failback drops
 }
 
 // run returns the exit status.
@@ -100,15 +102,19 @@ func (p *program) command(ctx context.Context, args []string) (err error) {
 
 // confirm gets the operator's consent to a plan that was shown.
 func (p *program) confirm(ctx context.Context, shown mirror.Result) error {
+	plan := shown.Plan
+	if p.toGiveUp != nil {
+		plan = p.toGiveUp.Hash()
+	}
 	switch {
 	case p.reason == "":
 		return usage("--%s needs --reason TEXT, for the history; nothing has changed", p.verb)
 	case p.plan != "":
 		return nil
 	case p.destinationID == "":
-		return usage("add --plan %s, or --destination-cluster-id ID and --yes; nothing has changed", shown.Plan)
+		return usage("add --plan %s, or --destination-cluster-id ID and --yes; nothing has changed", plan)
 	case shown.Clusters.DestinationID == "":
-		return usage("the destination's cluster id is not known here, so %s cannot be compared with it; add --plan %s instead. Nothing has changed", p.destinationID, shown.Plan)
+		return usage("the destination's cluster id is not known here, so %s cannot be compared with it; add --plan %s instead. Nothing has changed", p.destinationID, plan)
 	case p.yes:
 		return nil
 	case p.terminal == nil:

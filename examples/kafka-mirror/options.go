@@ -18,7 +18,7 @@ type options struct {
 	mirrorConfig, unset, topics, pattern    string
 	reason, plan, sourceID, destinationID   string
 	allTopics, partial, purge, abandon      bool
-	dryRun, json, yes                       bool
+	dryRun, json, yes, timeoutGiven         bool
 	timeout                                 time.Duration
 }
 
@@ -44,6 +44,7 @@ var verbs = []verb{
 	{"pause", chosen, "stop fetching; the topics stay read-only"},
 	{"resume", chosen, "fetch again"},
 	{"recover", chosen, "try failed partitions again now"},
+	{"failback", chosen, "make this cluster the copy of the one that took over; what that one does not have is given up here, after consent"},
 	{"preflight", "mirror mirror-config topics", "what stands in the way of a mirror, at both clusters: rights, names, shapes; changes nothing"},
 	{"history", "mirror", "who did what, when and why"},
 	{"settings", "", "all settings: name, default, what it is; needs no cluster"},
@@ -121,6 +122,7 @@ func readOptions(args []string) (options, error) {
 	takes := strings.Fields(forAll + " " + o.verb + " " + wanted[0].takes)
 	var wrong error
 	f.Visit(func(f *flag.Flag) {
+		o.timeoutGiven = o.timeoutGiven || f.Name == "timeout"
 		if !slices.Contains(takes, f.Name) && wrong == nil {
 			its := "nothing of its own"
 			if own := takes[len(strings.Fields(forAll))+1:]; len(own) > 0 {

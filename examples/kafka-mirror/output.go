@@ -69,6 +69,7 @@ var plainer = []struct {
 }{
 	{regexp.MustCompile(`: no process has reported it: mirror: unknown topic "[^"]*"`), `: no process has taken it up; --describe says whether one runs`},
 	{regexp.MustCompile(`the destination could not look the topic up; try again when it answers: no right`), `the destination does not say whether it has the topic: no right`},
+	{regexp.MustCompile(`wait longer, or plan fewer topics at a time: .*context deadline exceeded$`), `wait longer (--timeout), or plan fewer topics at a time`},
 	{regexp.MustCompile(`the topic is wanted as \S+; Stop it first`), `the topic is not stopped; --stop it, and delete when it is STOPPED`},
 }
 
@@ -103,6 +104,7 @@ type resultJSON struct {
 	Warnings     []string
 	Notes        []string
 	GroupPlaces  []mirror.PlanGroupPlace `json:",omitempty"` // where groups go on after a stop, of a dry run
+	FailbackPlan json.RawMessage         `json:",omitempty"` // what a failback gives up
 	Error        *errorJSON              `json:",omitempty"` // of the whole request
 }
 
@@ -132,6 +134,11 @@ func (p *program) showPlan(ctx context.Context, r mirror.Result) {
 	to := p.out
 	if p.json {
 		to = p.complaints
+	}
+	if p.toGiveUp != nil {
+		p.showFailback(to)
+		fmt.Fprintln(to)
+		return
 	}
 	fmt.Fprint(to, inOwnWords(strings.Replace(r.String(), "\ndry run of "+r.Verb, "\nwhat will be done: "+r.Verb, 1))) // this is no dry run: only what comes first in it
 	p.showPartitions(ctx, to, r)
@@ -174,6 +181,9 @@ func (p *program) showPartitions(ctx context.Context, to io.Writer, r mirror.Res
 
 // showResult shows what a verb did, without what its plan has shown, and returns its error.
 func (p *program) showResult(r mirror.Result, err error, planned bool) error {
+	if p.toGiveUp != nil && r.Plan != "" {
+		r.Plan = p.toGiveUp.Hash()
+	}
 	whole := err
 	if len(r.Topics) > 0 && err != nil {
 		whole, err = nil, &shownError{err}
@@ -181,7 +191,7 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	switch {
 	case p.json:
 		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Settings: r.Settings, Topics: []topicJSON{}, Plan: r.Plan, Warnings: append([]string{}, r.Warnings...),
-			Notes: append([]string{}, r.Notes...), GroupPlaces: p.groupPlaces, Error: wordsOf(whole)}
+			Notes: append([]string{}, r.Notes...), GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Error: wordsOf(whole)}
 		for _, t := range r.Topics {
 			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, t.Unfinished, wordsOf(t.Err)})
 		}
@@ -189,6 +199,9 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	case whole == nil:
 		if !r.DryRun {
 			r.Plan = ""
+		} else if p.toGiveUp != nil {
+			p.showFailback(p.out)
+			fmt.Fprintln(p.out)
 		}
 		if planned {
 			r.Notes = nil

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -147,7 +148,7 @@ func bytesOf(t *testing.T, dir string) map[string]string {
 const standsFor = "(STATE)"
 
 // heading are lines that say which verb it is, between which clusters.
-var heading = regexp.MustCompile(`^(source .* → destination .*|(what will be done: |dry run of )?\w+, mirror \S+|PREFLIGHT +mirror \S+.*|)$`)
+var heading = regexp.MustCompile(`^(source .* → destination .*|(what will be done: |dry run of )?\w+, mirror \S+|PREFLIGHT +mirror \S+.*|.* …|)$`)
 
 // line is what tells most of what was printed: the complaint, or else the first line behind the headings, or the last of these.
 func line(out, complaints string) (first string) {
@@ -170,6 +171,7 @@ type tableVerb struct {
 	topics bool     // it takes --topics
 	opens  bool     // it asks for consent
 	dry    bool     // it takes --dry-run
+	asks   bool     // it asks the process that runs the mirror, which is recorded too; here none answers
 }
 
 func tableVerbs(config, change string) []tableVerb {
@@ -185,6 +187,7 @@ func tableVerbs(config, change string) []tableVerb {
 		{name: "pause", topics: true, dry: true},
 		{name: "resume", topics: true, dry: true},
 		{name: "recover", topics: true, dry: true},
+		{name: "failback", more: []string{"--timeout", "2s"}, topics: true, opens: true, dry: true, asks: true},
 		{name: "preflight"},
 		{name: "history"},
 	}
@@ -229,56 +232,41 @@ func TestEveryVerbInEveryState(t *testing.T) {
 		if name == "" {
 			name = "dr"
 		}
-		for _, way := range []string{"ok", "dry run", "wrong mirror", "wrong topic", "node dead"} {
+		ways := map[string][]*cell{}
+		var running sync.WaitGroup
+		for _, way := range tableWays {
 			if way == "dry run" && !v.dry || way == "wrong mirror" && name == "-" || way == "wrong topic" && !v.topics {
 				continue
 			}
-			var rows [][2]string // by state: as it is, and with (STATE) for its name
-			same := map[string]int{}
 			for _, s := range standings {
+				c := &cell{state: s.name, name: name, topic: "orders"}
 				dir := folders[s.name].alive
-				asked, topic := name, "orders"
 				switch way {
 				case "wrong mirror":
-					asked = wrongName
+					c.name = wrongName
 				case "wrong topic":
-					topic = "ordres"
+					c.topic = "ordres"
 				case "node dead":
 					dir = folders[s.name].dead
 				}
-				at := copied(t, dir)
-				before := bytesOf(t, at)
-				status, out, complaints := command(t, v.args(at, asked, topic, way == "dry run")...)
-				row := fmt.Sprintf("%d | %s", status, masked(shown.Replace(strings.ReplaceAll(line(out, complaints), at, "/var/lib/mirror"))))
-				rows = append(rows, [2]string{row, regexp.MustCompile(`\b`+s.name+`\b`).ReplaceAllString(row, standsFor)})
-				same[row]++
-				if v.dry && way != "dry run" {
-					v.drilled(t, way+", "+s.name, dir, asked, topic)
-				} else if !reflect.DeepEqual(bytesOf(t, at), before) {
-					t.Errorf("--%s, %s, %s: it only looks, and has changed the store", v.name, s.name, way)
+				if v.dry && !v.asks && way != "dry run" {
+					v.drilled(t, way+", "+s.name, dir, c.name, c.topic)
 				}
+				c.dir = copied(t, dir)
+				before := bytesOf(t, c.dir)
+				ways[way] = append(ways[way], c)
+				running.Go(func() { // some wait
+					c.status, c.out, c.complaints = command(t, v.args(c.dir, c.name, c.topic, way == "dry run")...)
+					if (way == "dry run" || !v.dry) && !v.asks && !reflect.DeepEqual(bytesOf(t, c.dir), before) {
+						t.Errorf("--%s, %s, %s: it only looks, and has changed the store", v.name, s.name, way)
+					}
+				})
 			}
-			var order []string
-			states := map[string][]string{}
-			for i, r := range rows {
-				row := r[0]
-				if same[row] == 1 && standings[i].name != inNoMirror {
-					row = r[1]
-				}
-				if !slices.Contains(order, row) {
-					order = append(order, row)
-				}
-				states[row] = append(states[row], standings[i].name)
-			}
-			for _, row := range order {
-				which := strings.Join(states[row], " ")
-				switch len(states[row]) {
-				case len(standings):
-					which = "any"
-				case 1:
-					row = strings.ReplaceAll(row, standsFor, which)
-				}
-				fmt.Fprintf(&table, "%s | %s | %s | %s\n", v.name, which, way, row)
+		}
+		running.Wait()
+		for _, way := range tableWays {
+			for _, row := range rowsOf(ways[way], shown) {
+				fmt.Fprintf(&table, "%s | %s | %s | %s\n", v.name, row[0], way, row[1])
 			}
 		}
 		for _, way := range []string{"unreadable", "unwritable"} {
@@ -288,6 +276,49 @@ func TestEveryVerbInEveryState(t *testing.T) {
 		}
 	}
 	golden(t, "table.txt", table.String())
+}
+
+// tableWays are what may be wrong, besides rights.
+var tableWays = []string{"ok", "dry run", "wrong mirror", "wrong topic", "node dead"}
+
+// cell is one use of a verb, and what came of it.
+type cell struct {
+	state, dir, name, topic string
+	status                  int
+	out, complaints         string
+}
+
+// rowsOf are states, and the exit status and the line that they have in common: literally, or but for the name of the state.
+func rowsOf(cells []*cell, shown *strings.Replacer) (rows [][2]string) {
+	literal := make([]string, len(cells))
+	same := map[string]int{}
+	for i, c := range cells {
+		literal[i] = fmt.Sprintf("%d | %s", c.status, masked(shown.Replace(strings.ReplaceAll(line(c.out, c.complaints), c.dir, "/var/lib/mirror"))))
+		same[literal[i]]++
+	}
+	var order []string
+	states := map[string][]string{}
+	for i, c := range cells {
+		row := literal[i]
+		if same[row] == 1 && c.state != inNoMirror {
+			row = regexp.MustCompile(`\b`+c.state+`\b`).ReplaceAllString(row, standsFor)
+		}
+		if !slices.Contains(order, row) {
+			order = append(order, row)
+		}
+		states[row] = append(states[row], c.state)
+	}
+	for _, row := range order {
+		which := strings.Join(states[row], " ")
+		switch {
+		case len(states[row]) == len(standings):
+			which = "any"
+		case len(states[row]) == 1:
+			row = strings.ReplaceAll(row, standsFor, which)
+		}
+		rows = append(rows, [2]string{which, row})
+	}
+	return rows
 }
 
 // drilled compares a dry run with the verb itself.

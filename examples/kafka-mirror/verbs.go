@@ -92,6 +92,9 @@ func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
 	if err != nil {
 		return err
 	}
+	if p.verb == "failback" {
+		return p.failback(ctx, a, state)
+	}
 	topics, all := split(p.topics), p.allTopics
 	var patterns []string
 	if p.pattern != "" {
@@ -152,6 +155,9 @@ func (p *program) members(s mirror.ControlState) (topics []string, err error) {
 // record does a verb. One that opens, discards or deletes is shown first, and needs consent to what was shown.
 func (p *program) record(ctx context.Context, verb act, opens bool) error {
 	intent := mirror.Intent{Reason: p.reason, Plan: p.plan, SourceClusterID: p.sourceID, DestinationClusterID: p.destinationID}
+	if p.toGiveUp != nil {
+		intent.Plan = "" // it was compared when the plan was found
+	}
 	do := func(dryRun bool, intent mirror.Intent) (mirror.Result, error) {
 		bounded, stop := context.WithTimeout(ctx, p.timeout)
 		defer stop()

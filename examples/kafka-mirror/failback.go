@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// failback gives up what this cluster has and the cluster that took over does not, and makes this cluster the copy. Only a process that runs the mirror can compare the two, so it is asked
+// for the plan; what it answers is shown, consented to, and recorded.
+func (p *program) failback(ctx context.Context, a *mirror.Admin, state mirror.ControlState) error {
+	if p.reason == "" && !p.dryRun {
+		return usage("--failback needs --reason TEXT, for the history; with --dry-run it shows the plan without one. Nothing has changed")
+	}
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	d, err := a.Describe(bounded)
+	if err == nil && p.pattern != "" {
+		p.topics, err = p.candidates(bounded, state)
+	}
+	stop()
+	if err != nil {
+		return err
+	}
+	plan, err := p.failbackPlan(ctx, a, d)
+	if err != nil {
+		return err
+	}
+	p.toGiveUp, p.keeper = &plan, keeper(d)
+	if plan.Severity == mirror.SeverityRefused {
+		err := &mirror.Error{Code: mirror.InvalidClusterMirrorState, Mirror: p.mirror, Partition: -1, Message: "the plan has refused parts, which say why: mend that and plan again, or plan for the other topics. Nothing has changed"}
+		if p.json {
+			return p.showResult(mirror.Result{Verb: p.verb, Mirror: p.mirror, DryRun: p.dryRun, Clusters: d.Clusters}, err, false)
+		}
+		p.showFailback(p.out)
+		return err
+	}
+	return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
+		return a.Failback(ctx, plan, mirror.ConsentOptions{DryRun: dryRun, Intent: intent})
+	}, true)
+}
+
+// failbackPlan is the plan of an earlier dry run, which the mirror's process has kept, or a new one.
+func (p *program) failbackPlan(ctx context.Context, a *mirror.Admin, d mirror.Description) (mirror.FailbackPlan, error) {
+	if p.plan != "" {
+		return p.keptPlan(ctx)
+	}
+	if !d.Alive {
+		return mirror.FailbackPlan{}, &unansweredError{before{true, d}.nobody()}
+	}
+	if !p.timeoutGiven {
+		p.timeout = mirror.QuestionLife // logs are read
+	}
+	fmt.Fprintln(p.complaints, "the process that runs the mirror compares both clusters …")
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	return a.AskFailback(bounded, split(p.topics), mirror.AskFailbackOptions{Intent: mirror.Intent{Reason: p.reason, SourceClusterID: p.sourceID, DestinationClusterID: p.destinationID}})
+}
+
+// keptPlan is the last answer of a process of the mirror, if that is the plan that is meant.
+func (p *program) keptPlan(ctx context.Context) (mirror.FailbackPlan, error) {
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	reports, err := mirror.NewControl(p.place.records).Reports(bounded)
+	if err != nil {
+		return mirror.FailbackPlan{}, err
+	}
+	for _, answer := range reports.Answers {
+		if answer.Mirror != p.mirror {
+			continue
+		}
+		if plan, err := answer.Plan(); err == nil && plan.Hash() == p.plan {
+			if err := p.samePlan(plan); err != nil {
+				return mirror.FailbackPlan{}, err
+			}
+			return plan, nil
+		}
+	}
+	return mirror.FailbackPlan{}, usage("plan %s is not kept: it is another one's, or somebody has planned since; make a dry run again. Nothing has changed", p.plan)
+}
+
+// samePlan refuses a plan for other topics than those that are named beside it.
+func (p *program) samePlan(plan mirror.FailbackPlan) error {
+	var planned []string
+	for _, t := range plan.Topics {
+		planned = append(planned, t.Topic)
+	}
+	for _, topic := range split(p.topics) {
+		if !slices.Contains(planned, topic) {
+			return usage("plan %s is not about topic %s; make a dry run for it. Nothing has changed", p.plan, topic)
+		}
+	}
+	for _, topic := range planned {
+		if !p.allTopics && !slices.Contains(split(p.topics), topic) {
+			return usage("plan %s is about topic %s too, which is not named; make a dry run without it, or name it. Nothing has changed", p.plan, topic)
+		}
+	}
+	return nil
+}
+
+// candidates are the topics that the pattern finds: those of the mirror, and those of the cluster itself, which no mirror has yet in a first failback. A list with commas.
+func (p *program) candidates(ctx context.Context, state mirror.ControlState) (string, error) {
+	filter, err := mirror.NewFilter([]string{p.pattern}, nil)
+	if err != nil {
+		return "", usage("--topics-pattern: %v", err)
+	}
+	var found []string
+	for _, w := range state.Topics {
+		if owner, _, err := w.Wish(); err == nil && owner == p.mirror && filter.Includes(w.Topic) {
+			found = append(found, w.Topic)
+		}
+	}
+	if p.place.admin != nil {
+		topics, err := p.place.admin.ListTopics(ctx) // without internal ones
+		if err != nil {
+			return "", err
+		}
+		for _, t := range topics.Sorted() {
+			if _, wanted := state.Topic(t.Topic); !wanted && filter.Includes(t.Topic) && !strings.HasPrefix(t.Topic, "__") {
+				found = append(found, t.Topic)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return "", usage("--topics-pattern %s finds no topic; name them with --topics", p.pattern)
+	}
+	slices.Sort(found)
+	return strings.Join(found, ","), nil
+}
+
+// keeper is who keeps what is dropped.
+func keeper(d mirror.Description) string {
+	for _, n := range d.Nodes {
+		if !n.Silent && !n.ClockAhead {
+			return "the node on host " + mirror.OneLine(n.Host)
+		}
+	}
+	return "the node"
+}
+
+// showFailback says what becomes of this cluster before the plan says what of each partition.
+func (p *program) showFailback(to io.Writer) {
+	plan := p.toGiveUp
+	fmt.Fprintf(to, "THIS CLUSTER BECOMES THE COPY: it is mirrored from %s, and clients cannot write the topics here any more\n", unknownIfEmpty(plan.SourceClusterID))
+	if partitions := len(plan.Consents()); partitions == 0 {
+		fmt.Fprintln(to, "nothing is given up here")
+	} else {
+		fmt.Fprintf(to, "GIVEN UP HERE: %s in %s. Before they are cut, %s writes them to its folder (dropped, in mirror.node.folder), unless its file has mirror.dropped.records=discard\n",
+			counted(int(plan.Dropped), "offset"), counted(partitions, "partition"), p.keeper)
+	}
+	fmt.Fprintf(to, "\n%s", inOwnWords(plan.String()))
+}
+
+// counted is a number with its noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func unknownIfEmpty(id string) string {
+	if id == "" {
+		return "an unknown cluster"
+	}
+	return "cluster " + id
+}
+
+// planJSON is the plan of a failback for the document, nil for other verbs.
+func (p *program) planJSON() json.RawMessage {
+	if p.toGiveUp == nil {
+		return nil
+	}
+	b, err := p.toGiveUp.JSON()
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// unansweredError: no process runs the mirror that could be asked.
+type unansweredError struct{ why string }
+
+func (e *unansweredError) Error() string {
+	return e.why + ": nobody can compare the two clusters; start one (kafka-mirror run --config node.properties) and use the verb again. Nothing has changed"
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/filestore"
+	"github.com/clustermirror/clustermirror/mirror/memlog"
+)
+
+// failbackHash finds the name of a plan of a failback, which is short.
+var failbackHash = regexp.MustCompile(`plan ([0-9a-f]{8})\b`)
+
+// consentTopic finds the id of a topic in the history.
+var consentTopic = regexp.MustCompile(`consents: [\w-]{22}-`)
+
+// TestFailback: the process that runs the mirror is asked for the plan, it is shown, consented to by its hash, recorded, and carried out; what is dropped is in the sink.
+func TestFailback(t *testing.T) {
+	source := startSource(t, "orders").ListenAddrs()[0]
+	dir, dropped := filepath.Join(t.TempDir(), "states"), t.TempDir()
+	config := writeFile(t, "dr.properties", "bootstrap.servers="+source)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{t: t, common: []string{"--store", dir, "--mirror", "dr"}, shown: strings.NewReplacer(source, "primary:9092", dir, "/var/lib/mirror", config, "dr.properties", host, "host-1")}
+	s.run("--failback", "--topics", "orders", "--dry-run")
+	s.run("--create", "--mirror-config", config)
+	s.run("--failback", "--topics", "orders", "--dry-run")
+
+	memory := memlog.New(memlog.Config{ClusterID: standbyID})
+	t.Cleanup(func() { memory.Close() })
+	if _, err := memory.CreateLocalTopic(memlog.LocalTopic{Name: "orders", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := memory.Produce(t.Context(), "orders", 0, memlog.Record{Value: []byte("written here, and never copied")}); err != nil {
+		t.Fatal(err)
+	}
+	records, err := filestore.Open(dir, filestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { records.Close() })
+	startMirrorInto(t, records, memory, mirror.FileSink(dropped))
+	s.await([]string{"--describe"}, "destination "+standbyID) // it was heard of
+	s.run("--failback", "--all-topics", "--dry-run")
+	s.run("--failback", "--topics", "orders,nosuch", "--dry-run")
+	s.run("--start", "--topics", "orders") // changes nothing without consent, and now the folder knows the topic
+	s.await([]string{"--describe"}, "orders-0   FAILED")
+	_, out := s.run("--failback", "--topics", "orders", "--dry-run")
+	plan := failbackHash.FindStringSubmatch(out)
+	if plan == nil {
+		t.Fatal(s.text.String())
+	}
+	s.run("--failback", "--topics", "orders", "--plan", plan[1])
+	s.run("--failback", "--topics", "orders", "--plan", plan[1], "--reason", "the primary is back", "--destination-cluster-id", sourceID)
+	s.run("--failback", "--topics", "orders", "--plan", "00000000", "--reason", "the primary is back")
+	s.run("--failback", "--topics", "orders,others", "--plan", plan[1], "--reason", "the primary is back")
+	s.run("--failback", "--topics", "orders", "--reason", "the primary is back")
+	_, out = s.run("--failback", "--topics", "orders", "--dry-run")
+	s.run("--failback", "--topics", "orders", "--plan", failbackHash.FindStringSubmatch(out)[1], "--reason", "the primary is back")
+	s.await([]string{"--describe"}, "orders-0   MIRRORING  3, seen")
+	s.run("--history")
+	golden(t, "failback.txt", masked(consentTopic.ReplaceAllString(failbackHash.ReplaceAllString(planHash.ReplaceAllString(byWhom.ReplaceAllString(s.text.String(), " by operator at host-1 "), "PLAN"), "plan HASH"), "consents: TOPIC-ID-")))
+	if kept, err := filepath.Glob(filepath.Join(dropped, "orders", "0", "*.log")); err != nil || len(kept) != 1 {
+		t.Errorf("%v, %v", kept, err)
+	}
+
+	_, out, _ = command(t, "--store", dir, "--mirror", "dr", "--json", "--failback", "--all-topics", "--dry-run")
+	var document struct {
+		FailbackPlan mirror.FailbackPlan
+		Plan         string
+	}
+	if err := json.Unmarshal([]byte(out), &document); err != nil || len(document.FailbackPlan.Topics) != 1 || document.FailbackPlan.Dropped != 0 || document.Plan != document.FailbackPlan.Hash() {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
