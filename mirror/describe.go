@@ -312,7 +312,7 @@ func (d *Description) verdict(settings Settings) {
 			continue
 		}
 		g.unseen++
-		if t.want != statemachine.WantStopped && !d.deaf && !d.troubled(t.Topic) {
+		if t.want != statemachine.WantStopped && !d.deaf && d.trouble(t.Topic) == "" {
 			d.Notes = append(d.Notes, t.Topic+": not taken up by any process yet")
 		}
 	}
@@ -346,23 +346,8 @@ func (d *Description) verdict(settings Settings) {
 	if stopped.topics < len(d.Topics) && d.sourceless() {
 		head = append(head, "the source does not answer")
 	}
-	switch {
-	case d.deaf:
-		head = append(head, "REPORTS CANNOT BE READ")
-	case len(d.Nodes) == 0:
-		head = append(head, "no process has reported yet")
-	case !d.Alive:
-		var last *DescribedNode
-		for i, n := range d.Nodes {
-			if last == nil || n.Seen.After(last.Seen) {
-				last = &d.Nodes[i]
-			}
-		}
-		if last.ClockAhead {
-			head = append(head, "WHETHER A PROCESS RUNS IS NOT KNOWN: "+last.age(d.Taken))
-		} else {
-			head = append(head, "NO PROCESS was heard of for "+span(d.Taken.Sub(last.Seen)))
-		}
+	if unrun := d.unrun(); unrun != "" {
+		head = append(head, unrun)
 	}
 	d.Head = strings.Join(head, "; ")
 }
@@ -409,11 +394,37 @@ func inWords(mirrored, paused, stopped *standing) string {
 	return strings.Join(words, ", ")
 }
 
-// troubled says whether a process has a reason why it does not mirror a topic.
-func (d *Description) troubled(topic string) bool {
-	return slices.ContainsFunc(d.Nodes, func(n DescribedNode) bool {
-		return slices.ContainsFunc(n.Trouble, func(line string) bool { return strings.HasPrefix(line, topic+": ") })
-	})
+// trouble is the reason that a process has why it does not mirror a topic, "" if none has.
+func (d *Description) trouble(topic string) string {
+	for _, n := range d.Nodes {
+		for _, line := range n.Trouble {
+			if why, ok := strings.CutPrefix(line, topic+": "); ok {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+// unrun says that no process is heard of, "" if one is.
+func (d *Description) unrun() string {
+	var last *DescribedNode
+	for i, n := range d.Nodes {
+		if last == nil || n.Seen.After(last.Seen) {
+			last = &d.Nodes[i]
+		}
+	}
+	switch {
+	case d.deaf:
+		return "REPORTS CANNOT BE READ"
+	case last == nil:
+		return "no process has reported yet"
+	case d.Alive:
+		return ""
+	case last.ClockAhead:
+		return "WHETHER A PROCESS RUNS IS NOT KNOWN: " + last.age(d.Taken)
+	}
+	return "NO PROCESS was heard of for " + span(d.Taken.Sub(last.Seen))
 }
 
 // sourceless says that processes run which have asked the source, and that none of them gets an answer.
