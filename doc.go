@@ -161,7 +161,6 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/bench                     speed and memory, beside a bare fetcher
 	examples/quickstart                the whole story in one command
 	examples/custombroker              a broker on plain files, with mirrors
-	examples/joinkafka                 mirrors into an unmodified Kafka cluster, which it joins
 	examples/kafka-mirror              the verbs on a command line
 
 A pure package has no goroutine, clock, I/O or client; time and randomness are arguments.

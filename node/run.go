@@ -55,7 +55,7 @@ func (r *run) once(ctx context.Context) error {
 	}
 	c := mirror.Config{
 		Name: r.name, OpenSource: r.n.cfg.OpenSource, Destination: r.n.destination, Store: keyedlog.NewStateStore(r.n.records), Control: r.n.control,
-		Sink: r.n.cfg.Sink, Logger: r.n.cfg.Logger.With("mirror", r.name), OnEvent: func(e mirror.Event) {
+		Sink: r.n.cfg.Sink, Logger: r.n.cfg.Logger, OnEvent: func(e mirror.Event) {
 			r.n.collector.Observe(e)
 			r.n.cfg.OnEvent(e)
 		},

@@ -67,13 +67,13 @@ var (
 var standardNames = map[string]string{
 	"bytes": "bytes", "context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "os": "os", "slices": "slices", "slog": "log/slog", "strings": "strings",
 	"testing": "testing", "time": "time", "http": "net/http", "signal": "os/signal", "syscall": "syscall", "iter": "iter", "io": "io", "sync": "sync",
-	"kgo": "github.com/twmb/franz-go/pkg/kgo", "kadm": "github.com/twmb/franz-go/pkg/kadm",
+	"kgo": "github.com/twmb/franz-go/pkg/kgo", "kadm": "github.com/twmb/franz-go/pkg/kadm", "prometheus": "github.com/prometheus/client_golang/prometheus",
 }
 
 // given are names that prose uses without saying where they come from, with their types.
 var given = [][2]string{
 	{"ctx", "context.Context"}, {"m", "*mirror.Mirror"}, {"back", "*mirror.Mirror"}, {"src", "mirror.Source"}, {"dst", "mirror.Destination"}, {"store", "statemachine.StateStore"},
-	{"plan", "*mirror.FailoverPlan"}, {"t", "*testing.T"}, {"err", "error"},
+	{"plan", "*mirror.FailoverPlan"}, {"t", "*testing.T"}, {"err", "error"}, {"admin", "*mirror.Admin"}, {"look", "func() metrics.Look"}, {"registry", "*prometheus.Registry"},
 }
 
 // Compile checks a block after Complete. Packages whose names begin with "my" are the reader's own: that they are unknown is no error.
@@ -103,7 +103,7 @@ func Complete(code string, ownPackages map[string]string) string {
 		// The parameters are an outer scope: the text may declare the same names again.
 		params := make([]string, 0, len(given))
 		for _, g := range given {
-			if name, _, _ := strings.Cut(strings.TrimPrefix(g[1], "*"), "."); name == "error" || standardNames[name] != "" || ownPackages[name] != "" {
+			if name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(g[1], "*"), "func() "), "."); name == "error" || standardNames[name] != "" || ownPackages[name] != "" {
 				params = append(params, g[0]+" "+g[1])
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,8 +42,9 @@ func TestNodeRunsWhatVerbsSay(t *testing.T) {
 	if status := p.end(syscall.SIGTERM); status != 0 {
 		t.Errorf("told to end it ended with status %d", status)
 	}
-	if !strings.Contains(p.printed(), "draining") {
-		t.Error("it did not say that it drains")
+	t.Logf("it printed\n%s", p.printed())
+	for _, line := range inReadme(t, p.printed(), topic, "node-dr") {
+		t.Errorf("README.md shows a line that was not printed: %s", line)
 	}
 }
 
@@ -77,4 +79,30 @@ func TestPreflightOfANode(t *testing.T) {
 	try(1, "1")
 	put(strings.Replace(text, "mirror.node.folder", "mirror.node.foldr", 1))
 	try(2, "mirror.node.foldr: is not known; the closest known name is mirror.node.folder")
+}
+
+// inReadme says which lines of README.md's transcript of a node were not printed.
+func inReadme(t *testing.T, printed, topic, name string) (missing []string) {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "$ kafka-mirror run --config node.properties\n")
+	block, _, ok2 := strings.Cut(rest, "\n```\n")
+	if !ok || !ok2 {
+		t.Fatal("README.md has no transcript of kafka-mirror run")
+	}
+	masked := func(s string) string {
+		s = regexp.MustCompile(`time=\S+`).ReplaceAllString(s, "time=T")
+		s = regexp.MustCompile(`version=\S+`).ReplaceAllString(s, "version=V")
+		return regexp.MustCompile(`(offset|RESET at) \d+`).ReplaceAllString(s, "$1 #")
+	}
+	printed = masked(strings.NewReplacer(topic, "orders", name, "dr").Replace(printed))
+	for _, line := range strings.Split(block, "\n") {
+		if !strings.Contains(printed, masked(line)+"\n") {
+			missing = append(missing, line)
+		}
+	}
+	return missing
 }
