@@ -194,7 +194,7 @@ const (
 	TakenOver                     // this process leads a partition now that a stock broker led
 	SettingKept                   // somebody changed a setting that is held while a topic is mirrored: the topic has it after the stop
 	Trouble                       // anything else that needs a person
-	StandingBy                    // another process lives under our node id: Join waits until it has gone; told again when it goes on
+	StandingBy                    // another process lives under our node id: Join waits (Err is ErrNodeIDTaken), then goes on (no Err)
 )
 
 func (k EventKind) String() string {

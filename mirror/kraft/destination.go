@@ -556,17 +556,8 @@ func (d *Destination) Leave(ctx context.Context) error {
 	leaving(true)
 	gone := false
 	defer func() { leaving(gone) }()
-	req := kmsg.NewPtrUnregisterBrokerRequest()
-	req.BrokerID = d.cfg.NodeID
-	bounded, stop := d.cfg.bounded(ctx)
-	defer stop()
-	resp, err := d.client.Controller(bounded, req)
-	if err != nil {
-		return fmt.Errorf("kraft: unregistering broker %d: %w", d.cfg.NodeID, err)
-	}
-	r := resp.(*kmsg.UnregisterBrokerResponse)
-	if err := kerr.ErrorForCode(r.ErrorCode); err != nil && !errors.Is(err, kerr.BrokerIDNotRegistered) {
-		return fmt.Errorf("kraft: unregistering broker %d: %w%s", d.cfg.NodeID, err, said(r.ErrorMessage))
+	if err := d.unregister(ctx); err != nil {
+		return err
 	}
 	gone = true
 	return errors.Join(d.identity.forget(), d.Close())

@@ -18,6 +18,7 @@
 //
 //	metadata.go       follows __cluster_metadata: everything believed of the cluster comes from there
 //	membership.go     registration, heartbeats, fencing; identity.go: who this process is
+//	standby.go        waiting for one's turn under a node id, and how a process stands; resign.go: leaving one's place to who waits
 //	creation.go       a new topic, and the shape in which a mirrored partition stands
 //	fence.go          raising leader epochs; barrier.go keeps fences away from what they would break
 //	handover.go       Log.Open: a stock broker becomes the leader
@@ -25,6 +26,7 @@
 //	recovery.go       what partitions hold, after a restart
 //	producerids.go    keeps the cluster's producer ids above the mirrored ones
 //	give.go           moving a partition to another mirror process; force.go: opening without any
+//	left.go           what a cluster has of a node id; unregister.go: the kill switch
 //	foreign.go        partitions of others that the cluster places here; limits.go: largest batches; settings.go, remembered.go: what is to be put back
 //	groups.go         for metadata sync: groups, topicconfigs.go: settings of topics, acls.go: access rules, rights.go: what may be done of that; brokers.go: whom they ask
 //
@@ -47,7 +49,8 @@
 // of the added brokers at once. There is nothing to cancel.
 //
 // If this process dies its partitions have no leader: nobody reads, nobody writes, nothing is lost. It comes back as their leader, under its own incarnation at once, or another process
-// under the same node id when the session has ended (9 s).
+// under the same node id when the session has ended (9 s), or at once after Resign. Any number of processes may be started under one node id, from folders of their own: the controllers let
+// one in, the others wait in Join.
 //
 // # The conversation
 //
@@ -76,7 +79,9 @@
 //	                         Fetch as replica 9999, ElectLeaders preferred,              ReplicationControlManager.electLeaders
 //	                         AlterPartition in sync [9999]
 //	what copies hold         ListOffsets −2, Fetch −3, to followers                      ReplicaManager.fetchOffset, readFromLog              internal/replicareader
-//	leave                    UnregisterBroker                                            ClusterControlManager                                TestRealKafkaFirstLife
+//	resign                   BrokerHeartbeat want fence; the next process registers      ClusterControlManager.registerBroker,                TestRealKafkaResign
+//	                         under the same incarnation                                  BrokerHeartbeatTracker
+//	leave, kill switch       UnregisterBroker                                            ClusterControlManager                                TestRealKafkaFirstLife, TestRealKafkaUnregister
 //
 // # Hand-over
 //
@@ -128,6 +133,7 @@
 //   - min.insync.replicas changed while this process is fenced clears the eligible leaders (KIP-966), this process among them: the partition has no leader when the process is back, until
 //     somebody asks for an unclean election, which elects the first living replica: this process. Owner says so.
 //   - ElectLeaders with type UNCLEAN does nothing while this process leads, and elects the first stock replica while it is fenced.
+//   - Since 4.0 a broker that has itself fenced keeps its node id for the rest of its session: only its own incarnation may register. In 3.9 it does not.
 //   - After UnregisterBroker and a new registration the leader comes back as RECOVERING, from the last known leader; nothing is lost.
 //   - A feature cannot be lowered under what a registered broker supports. Features that are not finalized are registered from 0, so that an operator can finalize them.
 //   - A stock broker that died a moment ago is alive for the controllers until its session ends: brokers that answer come first in a hand-over, or clients would wait for a dead leader.

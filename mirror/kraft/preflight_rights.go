@@ -43,15 +43,6 @@ func SyncRights() []Right { return []Right{ReadGroup} }
 
 func (r Right) String() string { return r.Operation + " on " + r.Resource }
 
-// Command is the line that grants the right to a principal ("User:mirror"), for one topic or group, or "*" for all.
-func (r Right) Command(principal, name string) string {
-	resource := "--cluster"
-	if r.Resource != "Cluster" {
-		resource = "--" + strings.ToLower(r.Resource) + " '" + name + "'"
-	}
-	return fmt.Sprintf("kafka-acls.sh --bootstrap-server BROKER:PORT --command-config ADMIN.properties --add --allow-principal '%s' --operation %s %s", principal, r.Operation, resource)
-}
-
 // probeTopic is the topic for which rights on topics are tried, if Config.Topics names none. Nothing creates it.
 const probeTopic = "clustermirror.preflight"
 

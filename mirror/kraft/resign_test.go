@@ -95,7 +95,7 @@ func TestRealKafkaResign(t *testing.T) {
 	epoch := registered()
 	writer := c.WriteAlways(map[string][]int32{"resigned": {0, 1}})
 	b := standBy(t, a)
-	if s := a.Standing(); !s.Registered || !s.Fenced.IsZero() || s.Lost != nil || s.Leads != 2 || s.Unknown != 0 || len(s.Absent) != 0 || !s.Healthy() || s.NodeID != node || s.ClusterID != c.ID() {
+	if s := a.Standing(); !s.Registered || !s.Fenced.IsZero() || s.Lost != nil || s.Leads != 2 || s.Unknown != 0 || len(s.Absent) != 0 || s.Err() != nil || s.NodeID != node || s.ClusterID != c.ID() {
 		t.Errorf("it stands as %+v", s)
 	}
 

@@ -46,7 +46,7 @@ func (d *Destination) register(ctx context.Context) (before clustermetadata.Brok
 			return before, err
 		case taken && !waiting:
 			waiting = true
-			d.notice(Event{Kind: StandingBy, Text: fmt.Sprintf("another process lives under node id %d (%s): this one waits until it has gone, and goes on then", d.cfg.NodeID, listenerText(before))})
+			d.notice(Event{Kind: StandingBy, Err: ErrNodeIDTaken, Text: fmt.Sprintf("another process lives under node id %d (%s): this one waits until it has gone, and goes on then", d.cfg.NodeID, listenerText(before))})
 		}
 		if werr := d.standBy(ctx, before); werr != nil {
 			return before, errors.Join(err, werr)
@@ -145,9 +145,21 @@ type Standing struct {
 // FollowerSilence is after what time a live broker that follows nothing is named in Standing.Absent: brokers ask at least every half second, and try again after one.
 const FollowerSilence = 15 * time.Second
 
-// Healthy says that it is let in and every live follower follows.
-func (s Standing) Healthy() bool {
-	return s.Registered && s.Lost == nil && s.Fenced.IsZero() && len(s.Absent) == 0
+// Err is why this process does not lead, or is not followed, as it should; nil: it is well.
+func (s Standing) Err() error {
+	switch {
+	case s.Lost != nil:
+		return s.Lost
+	case !s.Registered:
+		return fmt.Errorf("kraft: broker %d is not let in yet", s.NodeID)
+	case !s.Fenced.IsZero():
+		return fmt.Errorf("kraft: broker %d is fenced since %s: its partitions have no leader; the controllers do not answer, or are just letting it in", s.NodeID, s.Fenced.Format(time.RFC3339))
+	case s.Unknown > 0:
+		return fmt.Errorf("kraft: of %d of the %d partitions that broker %d leads it is not known yet what they hold: their copies are being asked", s.Unknown, s.Leads, s.NodeID)
+	case len(s.Absent) > 0:
+		return fmt.Errorf("kraft: brokers %v are alive and have not come to copy for %s: look at their logs (ReplicaFetcherThread), and whether they reach broker %d", s.Absent, FollowerSilence, s.NodeID)
+	}
+	return nil
 }
 
 // Standing says how this process stands with its cluster, from what is known here: nothing is asked. After Close it is as it was.

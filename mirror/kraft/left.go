@@ -1,0 +1,252 @@
+package kraft
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/mirror"
+)
+
+// Registration is how a node id stands with the controllers.
+type Registration uint8
+
+// The registrations.
+const (
+	NotRegistered    Registration = iota
+	RegisteredFenced              // its process is not alive, or just starting
+	RegisteredAlive               // or it was a moment ago: its session has not ended
+)
+
+func (r Registration) String() string {
+	return [...]string{"not registered", "registered and fenced: its process is not alive", "alive"}[r]
+}
+
+// Remains is what there is of a node id in a cluster.
+type Remains struct {
+	NodeID    int32
+	ClusterID string // "" if no broker told it
+	Registration
+	Listeners string // where its process is, or was, reached by the brokers
+	Stranger  bool   // the registration is of a broker that is no process of this kind
+	Resigned  bool   // its last process has resigned: whoever comes under the node id is let in at once
+	// Partitions have the node id among their replicas, by topic.
+	Partitions []RemainingPartition
+	// Kept is what is remembered of topics, and not put back yet, by topic. What other node ids have is among it.
+	Kept []KeptTopic
+	// InternalTopics are the topics in which states, wishes and history are kept (__mirror_…), if they are in this cluster.
+	InternalTopics []string
+	// NextProducerID is the next producer id that the controllers give out: it lies above all mirrored ones, and stays there.
+	NextProducerID int64
+}
+
+// RemainingPartition is one that has a node id among its replicas.
+type RemainingPartition struct {
+	mirror.TopicPartition
+	Leader        int32 // −1: none, so nobody reads or writes it
+	Replicas, ISR []int32
+	// Elects is the stock broker that could be elected if the node id went now, −1: none. In a mirrored partition's shape there is none.
+	Elects int32
+}
+
+// KeptTopic is what will be put back when no mirror process has the topic any more.
+type KeptTopic struct {
+	Topic    string
+	Settings map[string]string // what it will say for itself; "" of a setting: nothing
+	Replicas map[int32][]int32 // by partition, replicas that a hand-over left out and that are added again
+	Forced   []int32           // partitions that a Force has opened and not finished
+	Mirrored bool              // a mirror process has it still: nothing is late
+}
+
+// observe connects to a cluster as a process that is not in it, and knows its metadata. The caller closes what it returns. cfg's Folder and Listen are not used.
+func observe(ctx context.Context, cfg Config) (*Destination, error) {
+	cfg.Folder, cfg.Listen = cmp.Or(cfg.Folder, "unused"), cmp.Or(cfg.Listen, "unused")
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := newDestination(cfg)
+	if err = d.connect(); err == nil {
+		err = d.meta.caughtUp(ctx)
+	}
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Left says what a cluster has of a node id, without being it: it connects as Force does, and changes nothing. cfg is the node's Config. Its process may be alive.
+func Left(ctx context.Context, cfg Config) (Remains, error) {
+	d, err := observe(ctx, cfg)
+	if err != nil {
+		return Remains{}, err
+	}
+	defer d.Close()
+	return d.remains(ctx)
+}
+
+func (d *Destination) remains(ctx context.Context) (Remains, error) {
+	r := Remains{NodeID: d.cfg.NodeID, ClusterID: d.learnCluster(ctx)}
+	b := d.registration()
+	switch {
+	case b.Epoch < 0:
+	case b.Fenced:
+		r.Registration = RegisteredFenced
+	default:
+		r.Registration = RegisteredAlive
+	}
+	if r.Registration != NotRegistered {
+		r.Listeners = listenerText(b)
+		r.Stranger = r.ClusterID != "" && !slices.Equal(b.LogDirs, [][16]byte{directoryID(r.ClusterID, d.cfg.NodeID)})
+		_, is, err := d.resigned(ctx, b, false)
+		if err != nil {
+			return r, fmt.Errorf("kraft: whether the process of broker %d has resigned: %w", d.cfg.NodeID, err)
+		}
+		r.Resigned = is
+	}
+	d.meta.look(func(im *clustermetadata.Image) {
+		r.NextProducerID = im.NextProducerID()
+		for _, p := range im.PartitionsOf(d.cfg.NodeID) {
+			r.Partitions = append(r.Partitions, RemainingPartition{
+				TopicPartition: mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}, Leader: p.Leader, Replicas: p.Replicas, ISR: p.ISR, Elects: d.heir(im, p),
+			})
+		}
+		for _, topic := range im.Topics() {
+			if strings.HasPrefix(topic, "__mirror_") {
+				r.InternalTopics = append(r.InternalTopics, topic)
+			}
+		}
+	})
+	slices.SortFunc(r.Partitions, func(a, b RemainingPartition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	var err error
+	r.Kept, err = d.keptTopics(ctx)
+	return r, err
+}
+
+// learnCluster is the cluster's id as the first live broker that answers tells it, "" if none does. Mirror processes are known by it.
+func (d *Destination) learnCluster(ctx context.Context) string {
+	bounded, stop := d.cfg.bounded(ctx)
+	defer stop()
+	d.meta.look(func(im *clustermetadata.Image) { d.membership.listener, _, _ = d.brokerListener(im) })
+	for _, broker := range d.liveBrokers() {
+		if id, err := d.askClusterID(bounded, broker); err == nil {
+			d.peers.cluster.Store(&id)
+			d.cluster = id
+			return id
+		}
+	}
+	return ""
+}
+
+// heir is the stock broker that the controllers could elect for a partition if this node id went now, −1 for none (Kafka: PartitionChangeBuilder).
+func (d *Destination) heir(im *clustermetadata.Image, p clustermetadata.Partition) int32 {
+	if p.Leader >= 0 && p.Leader != d.cfg.NodeID {
+		return p.Leader
+	}
+	may := slices.Concat(p.ISR, p.ELR)
+	if v, _ := im.Config(clustermetadata.TopicResource, p.Topic, uncleanElection); v == "true" {
+		may = slices.Concat(may, p.Replicas)
+	}
+	live := d.live(im)
+	for _, id := range may {
+		if slices.Contains(live, id) {
+			return id
+		}
+	}
+	return -1
+}
+
+// keptTopics is what is remembered of topics that there are.
+func (d *Destination) keptTopics(ctx context.Context) ([]KeptTopic, error) {
+	all, err := d.remembered.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var kept []KeptTopic
+	for _, topic := range slices.Sorted(maps.Keys(all)) {
+		m := all[topic]
+		t, ok := d.topic(topic)
+		if !ok || t.ID != m.TopicID && !m.creating() {
+			continue
+		}
+		k := KeptTopic{Topic: topic, Replicas: m.LeftOut, Forced: slices.Sorted(maps.Keys(m.Forced))}
+		for name, value := range m.Configs {
+			if k.Settings == nil {
+				k.Settings = map[string]string{}
+			}
+			k.Settings[name] = ""
+			if value != nil {
+				k.Settings[name] = *value
+			}
+		}
+		for n := range t.Partitions {
+			p, err := d.partition(mirror.TopicPartition{Topic: topic, Partition: n})
+			k.Mirrored = k.Mirrored || err == nil && d.mirrored(p.Replicas)
+		}
+		if len(k.Settings)+len(k.Replicas)+len(k.Forced) > 0 {
+			kept = append(kept, k)
+		}
+	}
+	return kept, nil
+}
+
+// Late are the Kept topics that no mirror process has any more: a process under the node id puts them back within seconds, another Force does too.
+func (r Remains) Late() []KeptTopic {
+	return slices.DeleteFunc(slices.Clone(r.Kept), func(k KeptTopic) bool { return k.Mirrored })
+}
+
+// String is for people, several lines.
+func (r Remains) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "broker %d of cluster %s: %s", r.NodeID, cmp.Or(r.ClusterID, "(no broker tells its id)"), r.Registration)
+	if r.Listeners != "" {
+		fmt.Fprintf(&b, " (%s)", r.Listeners)
+	}
+	b.WriteByte('\n')
+	switch {
+	case r.Stranger:
+		b.WriteString("  it is no process of this kind: another broker has this node id\n")
+	case r.Resigned:
+		b.WriteString("  its process has resigned: whoever starts under this node id is let in at once\n")
+	}
+	fmt.Fprintf(&b, "  replica of %d partitions\n", len(r.Partitions))
+	for _, p := range r.Partitions {
+		led := fmt.Sprintf("broker %d leads it", p.Leader)
+		switch {
+		case p.Leader == r.NodeID:
+			led = "it leads it"
+		case p.Leader < 0:
+			led = "nobody leads it: nobody reads or writes it"
+		}
+		fmt.Fprintf(&b, "    %s-%d: %s; in sync %v, replicas %v\n", p.Topic, p.Partition, led, p.ISR, p.Replicas)
+	}
+	for _, k := range r.Kept {
+		when := "when it is stopped"
+		if !k.Mirrored {
+			when = "late: no mirror process has the topic any more"
+		}
+		fmt.Fprintf(&b, "  topic %s, to be put back (%s):", k.Topic, when)
+		for _, name := range slices.Sorted(maps.Keys(k.Settings)) {
+			fmt.Fprintf(&b, " %s=%s", name, cmp.Or(k.Settings[name], "(none of its own)"))
+		}
+		for _, n := range slices.Sorted(maps.Keys(k.Replicas)) {
+			fmt.Fprintf(&b, " replicas %v of partition %d", k.Replicas[n], n)
+		}
+		if len(k.Forced) > 0 {
+			fmt.Fprintf(&b, " partitions %v were forced and are not finished", k.Forced)
+		}
+		b.WriteByte('\n')
+	}
+	if len(r.InternalTopics) > 0 {
+		fmt.Fprintf(&b, "  states, wishes and history: %s\n", strings.Join(r.InternalTopics, ", "))
+	}
+	fmt.Fprintf(&b, "  next producer id %d: it stays above those that were mirrored\n", r.NextProducerID)
+	return b.String()
+}
