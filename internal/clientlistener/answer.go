@@ -21,7 +21,7 @@ const (
 	codeStorageError           = 56
 	codeFetchSessionIDNotFound = 70
 	codeFencedLeaderEpoch      = 74
-	codeUnknownLeaderEpoch     = 76
+	codeUnknownLeaderEpoch     = 75
 	codeOffsetNotAvailable     = 78
 )
 

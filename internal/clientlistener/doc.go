@@ -8,11 +8,11 @@ the broker does not.
 	request               key  told versions  what is done
 	Produce                 0  3-13           passed on; partitions that are led here: POLICY_VIOLATION (44) in place of NOT_LEADER_OR_FOLLOWER (6)
 	Fetch                   1  11-18          the rights are asked of the broker by a probe; partitions that are led here: the follower to read from, no records; all others: NOT_LEADER_OR_FOLLOWER
-	ListOffsets             2  1-11           passed on; partitions that are led here: answered in place of 6, 74, 76
+	ListOffsets             2  1-11           passed on; partitions that are led here: answered in place of 6, 74, 75
 	SaslHandshake          17  1              passed on; version 0, which is followed by bytes that are no requests, is refused
 	ApiVersions            18  0-4            passed on; the answer has the versions of this table
 	DeleteRecords          21  0-2            passed on; partitions that are led here: POLICY_VIOLATION in place of 6
-	OffsetForLeaderEpoch   23  0-4            passed on; partitions that are led here: answered in place of 6, 74, 76
+	OffsetForLeaderEpoch   23  0-4            passed on; partitions that are led here: answered in place of 6, 74, 75
 	AlterReplicaLogDirs    34  none           refused: it would change the folders of whichever broker is behind the connection
 	DescribeLogDirs        35  1-5            passed on; the answer has no folders: this process has none, and the broker's are told by the broker
 	all others                 the broker's   passed on, and the answer too

@@ -228,6 +228,8 @@ func (c *connection) answer(body []byte) error {
 		return c.sendMessage(h, kind, c.offsetForEpoch(req), started)
 	case *kmsg.FindCoordinatorRequest:
 		return c.sendMessage(h, kind, noCoordinator(req), started)
+	case *kmsg.WriteTxnMarkersRequest:
+		return c.sendMessage(h, kind, c.noMarkers(req), started)
 	case *kmsg.ApiVersionsRequest:
 		return c.sendMessage(h, kind, versionsAnswer(h.version, c.server.config.Security.sasl()), started)
 	case *kmsg.SASLHandshakeRequest:

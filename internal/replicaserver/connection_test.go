@@ -22,9 +22,9 @@ import (
 func TestVersionsOnOffer(t *testing.T) {
 	topics, _ := topicOf(1)
 	for _, security := range []SecurityProtocol{Plaintext, SASLPlaintext} {
-		want := "1:13-18 2:7-11 10:4-6 18:0-4 23:3-4"
+		want := "1:13-18 2:7-11 10:4-6 18:0-4 23:3-4 27:1-2"
 		if security.sasl() {
-			want = "1:13-18 2:7-11 10:4-6 17:1-1 18:0-4 23:3-4 36:0-2"
+			want = "1:13-18 2:7-11 10:4-6 17:1-1 18:0-4 23:3-4 27:1-2 36:0-2"
 		}
 		f := dial(t, start(t, topics, func(c *Config) { c.Security, c.SASL = security, saslOf(t) }))
 		for version := int16(0); version <= 4; version++ {

@@ -11,6 +11,7 @@ byte by byte, and are cut where their logs part. What a partition answers is Par
 	ListOffsets             2  7-11      a follower whose log is empty, or whose position is outside of ours: the end (-1), the start (-2), the start in local storage (-4, which is the same here)
 	                                     brokers that coordinate share groups, with replica id -1: the end alone (KIP-932, the lag of a group)
 	FindCoordinator        10  4-6       brokers that look for the state of share groups, at any node: with COORDINATOR_NOT_AVAILABLE (15), upon which they ask another one
+	WriteTxnMarkers        27  1-2       transaction coordinators, of a producer that named a mirrored partition: with UNSUPPORTED_FOR_MESSAGE_FORMAT (43), upon which they leave that partition out
 	OffsetForLeaderEpoch   23  3-4       a follower that must find where an epoch ends, other than by Fetch
 	Fetch                   1  13-18     followers all the time (13-14 with ReplicaId, from 15 on with ReplicaState, KIP-903)
 

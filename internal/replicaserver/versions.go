@@ -10,6 +10,7 @@ const (
 	keySASLHandshake    = 17
 	keyApiVersions      = 18
 	keyOffsetForEpoch   = 23
+	keyWriteTxnMarkers  = 27
 	keySASLAuthenticate = 36
 )
 
@@ -30,6 +31,7 @@ var allAnswered = []answered{
 	{keySASLHandshake, "SaslHandshake", 1, 1, -1, true},
 	{keyApiVersions, "ApiVersions", 0, 4, 3, false},
 	{keyOffsetForEpoch, "OffsetForLeaderEpoch", 3, 4, 4, false},
+	{keyWriteTxnMarkers, "WriteTxnMarkers", 1, 2, 1, false},
 	{keySASLAuthenticate, "SaslAuthenticate", 0, 2, 2, true},
 }
 

@@ -199,6 +199,7 @@ func (p *preflight) look(ctx context.Context) {
 	}
 	p.nodeID()
 	p.ownListener(ctx)
+	p.clientsListener(ctx)
 	p.logins()
 	p.settings()
 }

@@ -101,25 +101,32 @@ func (p *preflight) ownListener(ctx context.Context) {
 	}
 	bounded, stop := p.bounded(ctx)
 	defer stop()
-	addresses, err := net.DefaultResolver.LookupHost(bounded, p.advertised.host)
+	if p.ownAddress(bounded, AboutOwnListener, p.listener, p.advertised, "brokers", "when they follow a first partition") {
+		p.certificate(bounded)
+	}
+}
+
+// ownAddress looks at an address that is advertised. whom are those who are to connect, when is when it shows that they can. false: it cannot be looked up.
+func (p *preflight) ownAddress(ctx context.Context, about FindingKind, l net.Listener, advertised hostPort, whom, when string) bool {
+	addresses, err := net.DefaultResolver.LookupHost(ctx, advertised.host)
 	if err != nil {
-		p.addf(AboutOwnListener, Blocks, "advertise a name that the brokers can look up, or an IP address", "the advertised host %s: %v", p.advertised.host, err)
-		return
+		p.addf(about, Blocks, "advertise a name that the "+whom+" can look up, or an IP address", "the advertised host %s: %v", advertised.host, err)
+		return false
 	}
 	if slices.ContainsFunc(addresses, isLoopback) {
 		for _, b := range p.brokers {
-			if host, ok := p.remote(bounded, b.broker); ok {
-				p.addf(AboutOwnListener, Warns, "advertise an address of this machine that they reach", "%s is this machine's own loopback address, and broker %d is elsewhere (%s)", p.advertised, b.broker.ID, host)
+			if host, ok := p.remote(ctx, b.broker); ok {
+				p.addf(about, Warns, "advertise an address of this machine that they reach", "%s is this machine's own loopback address, and broker %d is elsewhere (%s)", advertised, b.broker.ID, host)
 				break
 			}
 		}
 	}
-	if err := p.connectToOurselves(bounded); err != nil {
-		p.addf(AboutOwnListener, Warns, "if brokers reach it although this process does not (a load balancer may be so), nothing is wrong", "connecting to the advertised address %s from here: %v", p.advertised, err)
+	if err := connectToOurselves(ctx, l, advertised); err != nil {
+		p.addf(about, Warns, "if "+whom+" reach it although this process does not (a load balancer may be so), nothing is wrong", "connecting to the advertised address %s from here: %v", advertised, err)
 	} else {
-		p.addf(AboutOwnListener, Fine, "", "the advertised address %s leads here; whether it does from the brokers too shows only when they follow a first partition", p.advertised)
+		p.addf(about, Fine, "", "the advertised address %s leads here; whether it does from the %s too shows only %s", advertised, whom, when)
 	}
-	p.certificate(bounded)
+	return true
 }
 
 func isLoopback(address string) bool { return net.ParseIP(address).IsLoopback() }
@@ -148,8 +155,8 @@ func (p *preflight) listenerNames() []string {
 }
 
 // connectToOurselves dials the advertised address and sees whether the connection arrives here. A broker that connects in this moment is turned away and comes again.
-func (p *preflight) connectToOurselves(ctx context.Context) error {
-	l, ok := p.listener.(interface {
+func connectToOurselves(ctx context.Context, listener net.Listener, advertised hostPort) error {
+	l, ok := listener.(interface {
 		net.Listener
 		SetDeadline(time.Time) error
 	})
@@ -179,7 +186,7 @@ func (p *preflight) connectToOurselves(ctx context.Context) error {
 			}
 		}
 	}()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.advertised.String())
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", advertised.String())
 	if err == nil {
 		_, err = conn.Write(token[:])
 		defer conn.Close()
@@ -201,18 +208,12 @@ func (p *preflight) certificate(ctx context.Context) {
 	if s.TLS == nil {
 		return
 	}
-	leaf, err := ownCertificate(s, p.advertised.host)
+	leaf, err := ownCertificate(s.TLS, p.advertised.host)
 	if err != nil {
 		p.addf(AboutOwnListener, Blocks, "look at the certificate and key of Security.TLS", "there is no certificate to show to brokers: %v", err)
 		return
 	}
-	now := time.Now()
-	switch {
-	case now.After(leaf.NotAfter):
-		p.addf(AboutOwnListener, Blocks, "renew it", "the certificate has expired on %s", leaf.NotAfter.Format(time.DateTime))
-	case now.Before(leaf.NotBefore):
-		p.addf(AboutOwnListener, Blocks, "wait, or set this machine's clock", "the certificate is not valid before %s", leaf.NotBefore.Format(time.DateTime))
-	}
+	p.validNow(AboutOwnListener, leaf)
 	if err := leaf.VerifyHostname(p.advertised.host); err != nil {
 		unchecked := 0
 		for _, b := range p.brokers {
@@ -237,6 +238,17 @@ func (p *preflight) certificate(ctx context.Context) {
 		}
 	}
 	p.addf(AboutOwnListener, Fine, "", "the certificate is for %s, until %s; whether the brokers trust its issuer (%s) shows only when they connect", p.advertised.host, leaf.NotAfter.Format(time.DateTime), leaf.Issuer)
+}
+
+// validNow looks at when a certificate is valid.
+func (p *preflight) validNow(about FindingKind, leaf *x509.Certificate) {
+	now := time.Now()
+	switch {
+	case now.After(leaf.NotAfter):
+		p.addf(about, Blocks, "renew it", "the certificate has expired on %s", leaf.NotAfter.Format(time.DateTime))
+	case now.Before(leaf.NotBefore):
+		p.addf(about, Blocks, "wait, or set this machine's clock", "the certificate is not valid before %s", leaf.NotBefore.Format(time.DateTime))
+	}
 }
 
 // shownBy are the certificates that a broker shows on its own listener, none if they cannot be seen. What a broker trusts nobody tells; mostly it is the authority that issued its own.
@@ -282,9 +294,9 @@ func (p *preflight) checksNoNames(b brokerSeen) bool {
 	return ok && strings.TrimSpace(v) == ""
 }
 
-// ownCertificate is what a broker that connects to host will be shown.
-func ownCertificate(s ListenerSecurity, host string) (*x509.Certificate, error) {
-	cfg, err := s.TLS()
+// ownCertificate is what whoever connects to host will be shown.
+func ownCertificate(shown func() (*tls.Config, error), host string) (*x509.Certificate, error) {
+	cfg, err := shown()
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +304,7 @@ func ownCertificate(s ListenerSecurity, host string) (*x509.Certificate, error) 
 	var c *tls.Certificate
 	switch {
 	case cfg == nil:
-		return nil, errors.New("Security.TLS gave nothing")
+		return nil, errors.New("the function gave nothing")
 	case cfg.GetCertificate != nil:
 		if c, err = cfg.GetCertificate(hello); err != nil {
 			return nil, err

@@ -1,14 +1,24 @@
 package kraft_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"net"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kraft"
@@ -28,7 +38,9 @@ func (l *countedListener) Accept() (net.Conn, error) {
 	return &countedConn{conn.(*net.TCPConn), l}, nil
 }
 
-func (l *countedListener) SetDeadline(t time.Time) error { return l.Listener.(*net.TCPListener).SetDeadline(t) }
+func (l *countedListener) SetDeadline(t time.Time) error {
+	return l.Listener.(*net.TCPListener).SetDeadline(t)
+}
 
 type countedConn struct {
 	*net.TCPConn
@@ -64,6 +76,23 @@ func fill(t *testing.T, l mirror.Log, batches, records int) {
 	await(t, l)
 }
 
+// tool runs one of Kafka's own command line tools.
+func tool(t *testing.T, input, class string, args ...string) (string, error) {
+	t.Helper()
+	libs, err := kafkatest.Libs(kafkatest.DefaultVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 40*time.Second)
+	defer stop()
+	cmd := exec.CommandContext(ctx, "java", append([]string{"-cp", libs + "/*", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "org.apache.kafka.tools." + class}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	return out.String(), err
+}
+
 // consume reads n records with franz-go.
 func consume(t *testing.T, n int, options ...kgo.Opt) []*kgo.Record {
 	t.Helper()
@@ -89,7 +118,56 @@ func consumeWith(t *testing.T, cl *kgo.Client, n int) []*kgo.Record {
 	return got
 }
 
-// TestRealKafkaReadable: mirrored topics are read while they are mirrored, by clients that know this process alone, and no record passes through it.
+// readOnlyText is what producers are told.
+const readOnlyText = "read-only here until its mirror is stopped"
+
+// refusedAtOnce sends one record and expects the refusal long before a delivery timeout.
+func refusedAtOnce(t *testing.T, topic string, options ...kgo.Opt) {
+	t.Helper()
+	cl, err := kgo.NewClient(append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	refusedTo(t, cl, topic)
+}
+
+func refusedTo(t *testing.T, cl *kgo.Client, topic string) {
+	t.Helper()
+	began := time.Now()
+	_, err := cl.ProduceSync(bound(t), &kgo.Record{Topic: topic, Value: []byte("x")}).First()
+	if took := time.Since(began); !errors.Is(err, kerr.PolicyViolation) || took > 20*time.Second {
+		t.Errorf("after %s: %v", took, err)
+	}
+}
+
+// refusedInTransaction is the same in a transaction. It is aborted, and the producer's next one, to a topic of the cluster's own, goes on.
+func refusedInTransaction(t *testing.T, topic, own string, options ...kgo.Opt) {
+	t.Helper()
+	cl, err := kgo.NewClient(append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	refusedTo(t, cl, topic)
+	if err := cl.EndTransaction(bound(t), kgo.TryAbort); err != nil {
+		t.Fatalf("aborting the transaction: %v", err)
+	}
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cl.ProduceSync(bound(t), &kgo.Record{Topic: own, Value: []byte("own")}).First(); err != nil {
+		t.Errorf("the next transaction: %v", err)
+	}
+	if err := cl.EndTransaction(bound(t), kgo.TryCommit); err != nil {
+		t.Errorf("committing the next transaction: %v", err)
+	}
+}
+
+// TestRealKafkaReadable: mirrored topics are read while they are mirrored, by clients that know this process alone, and no record passes through it. Producers fail at once. A group goes on over the failover.
 func TestRealKafkaReadable(t *testing.T) {
 	c := kafkatest.Shared(t)
 	j, through := readable(t, c, kraft.ClientListener{Name: "CLIENT"})
@@ -100,13 +178,174 @@ func TestRealKafkaReadable(t *testing.T) {
 		fill(t, j.open(topic, p), batches, records)
 	}
 	const all, size = 2 * batches * records, 2 * batches * records * 1000
-
-	before := through.bytes.Load()
-	got := consume(t, all, kgo.SeedBrokers(node), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if passed := through.bytes.Load() - before; passed > size/20 {
-		t.Errorf("%d bytes passed through this process for %d bytes of records", passed, size)
+	// small says that f moves the records, and this process not a twentieth of them.
+	small := func(what string, f func()) {
+		t.Helper()
+		before := through.bytes.Load()
+		f()
+		passed := through.bytes.Load() - before
+		t.Logf("%s: %d bytes through this process, %d bytes of records", what, passed, size)
+		if passed > size/20 {
+			t.Errorf("%s: %d bytes passed through this process for %d bytes of records", what, passed, size)
+		}
 	}
-	if len(got) != all {
-		t.Errorf("%d records of %d", len(got), all)
+
+	small("franz-go", func() {
+		consume(t, all, kgo.SeedBrokers(node), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	})
+	small("Java, a group", func() {
+		out, err := tool(t, "", "consumer.ConsoleConsumer", "--bootstrap-server", node, "--topic", topic, "--from-beginning", "--max-messages", fmt.Sprint(all), "--timeout-ms", "20000", "--group", "readable-java")
+		if n := strings.Count(out, "xxxx-"); err != nil || n != all {
+			t.Errorf("%d of %d records: %v\n%.2000s", n, all, err, strings.ReplaceAll(out, strings.Repeat("x", 1000), "x"))
+		}
+	})
+	small("Java, read_committed", func() {
+		out, err := tool(t, "", "consumer.ConsoleConsumer", "--bootstrap-server", node, "--topic", topic, "--partition", "1", "--offset", "earliest", "--isolation-level", "read_committed", "--max-messages", fmt.Sprint(all/2), "--timeout-ms", "20000")
+		if n := strings.Count(out, "xxxx-"); err != nil || n != all/2 {
+			t.Errorf("%d of %d records: %v\n%.2000s", n, all/2, err, strings.ReplaceAll(out, strings.Repeat("x", 1000), "x"))
+		}
+	})
+
+	t.Run("producers", func(t *testing.T) {
+		began := time.Now()
+		out, err := tool(t, "one record\n", "ConsoleProducer", "--bootstrap-server", node, "--topic", topic)
+		if took := time.Since(began); took > 30*time.Second || !strings.Contains(out, readOnlyText) || !strings.Contains(out, "PolicyViolation") {
+			t.Errorf("after %s: %v\n%s", took, err, out)
+		}
+		began = time.Now()
+		out, err = tool(t, "", "ProducerPerformance", "--topic", topic, "--num-records", "1", "--record-size", "10", "--throughput", "-1", "--transactional-id", "readable-java", "--transaction-duration-ms", "1000", "--bootstrap-server", node)
+		if took := time.Since(began); took > 30*time.Second || !strings.Contains(out, readOnlyText) {
+			t.Errorf("transactional, after %s: %v\n%s", took, err, out)
+		}
+		refusedAtOnce(t, topic, kgo.SeedBrokers(node))
+		refusedAtOnce(t, topic, kgo.SeedBrokers(node), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()))
+		c.CreateTopic(kafkatest.Topic{Name: "readable-own", Replication: 3})
+		refusedInTransaction(t, topic, "readable-own", kgo.SeedBrokers(node), kgo.TransactionalID("readable-franz"))
+		refusedInTransaction(t, topic, "readable-own", kgo.SeedBrokers(node), kgo.TransactionalID("readable-franz-old"), kgo.MaxVersions(kversion.V3_5_0()))
+	})
+
+	t.Run("admin", func(t *testing.T) {
+		if out, err := tool(t, "", "TopicCommand", "--bootstrap-server", node, "--create", "--topic", "readable-made", "--partitions", "1", "--replication-factor", "2"); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		cl, err := kgo.NewClient(kgo.SeedBrokers(node))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		admin := kadm.NewClient(cl)
+		if _, err := admin.DeleteRecords(bound(t), kadm.Offsets{topic: {0: {Topic: topic, Partition: 0, At: 1}}}); !errors.Is(err, kerr.PolicyViolation) {
+			got, err := admin.DeleteRecords(bound(t), kadm.Offsets{topic: {0: {Topic: topic, Partition: 0, At: 1}}})
+			if err != nil || !errors.Is(got[topic][0].Err, kerr.PolicyViolation) {
+				t.Errorf("DeleteRecords: %v, %v", got, err)
+			}
+		}
+		dirs, err := admin.DescribeBrokerLogDirs(bound(t), nodeID, nil)
+		if err != nil || len(dirs) > 0 {
+			t.Errorf("this process has folders: %v, %v", dirs, err)
+		}
+	})
+
+	t.Run("offsets", func(t *testing.T) { readableOffsets(t, j, node) })
+
+	t.Run("failover", func(t *testing.T) {
+		l := j.create("readable-over", 1)
+		fill(t, l, 5, 10)
+		cl, err := kgo.NewClient(kgo.SeedBrokers(node), kgo.ConsumerGroup("readable-franz"), kgo.ConsumeTopics("readable-over"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(200*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		if got := consumeWith(t, cl, 50); len(got) != 50 {
+			t.Errorf("%d records of 50", len(got))
+		}
+		if err := cl.CommitUncommittedOffsets(bound(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Open(bound(t)); err != nil {
+			t.Fatal(err)
+		}
+		writer, err := kgo.NewClient(kgo.SeedBrokers(node), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writer.Close()
+		for i := range 5 {
+			if _, err := writer.ProduceSync(bound(t), &kgo.Record{Topic: "readable-over", Value: fmt.Appendf(nil, "after-%d", i)}).First(); err != nil {
+				t.Fatalf("a writer that knows this process alone, after the failover: %v", err)
+			}
+		}
+		after := consumeWith(t, cl, 5)
+		if len(after) != 5 || after[0].Offset != 50 || string(after[4].Value) != "after-4" {
+			t.Errorf("the group went on with %d records from %d on", len(after), after[0].Offset)
+		}
+	})
+}
+
+// readableOffsets: what ListOffsets and OffsetForLeaderEpoch say, with a transaction that is open.
+func readableOffsets(t *testing.T, j *joined, node string) {
+	const topic = "readable-offsets"
+	l := j.create(topic, 1)
+	base := time.Now().UnixMilli() - 100_000
+	spec := func(offset int64, id int64, sequence int32, stamp int64) batch.DataSpec {
+		d := batch.DataSpec{BaseOffset: offset, LeaderEpoch: l.LeaderEpoch(), ProducerID: id, BaseSequence: sequence, BaseTimestamp: stamp}
+		if id < 0 {
+			d.ProducerEpoch = -1
+		}
+		for i := range 5 {
+			d.Records = append(d.Records, batch.Record{OffsetDelta: int32(i), TimestampDelta: int64(i), Value: fmt.Appendf(nil, "r%d", offset+int64(i))})
+		}
+		return d
+	}
+	appendTo(t, l, batch.AppendData(nil, spec(0, -1, -1, base)))
+	open := spec(5, 70, 0, base+1000)
+	open.Transactional = true
+	appendTo(t, l, batch.AppendData(nil, open))
+	appendTo(t, l, batch.AppendData(nil, spec(10, -1, -1, base+2000)))
+	await(t, l)
+
+	cl, err := kgo.NewClient(kgo.SeedBrokers(node), kgo.MetadataMinAge(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	admin := kadm.NewClient(cl)
+	is := func(what string, want int64, list func() (kadm.ListedOffsets, error)) {
+		t.Helper()
+		var got kadm.ListedOffset
+		eventually(t, fmt.Sprintf("%s to be %d", what, want), func() bool { // a follower learns of the high watermark, and of what is stable below it, with its next fetch
+			listed, err := list()
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			got, _ = listed.Lookup(topic, 0)
+			return got.Err == nil && got.Offset == want
+		})
+	}
+	is("the start", 0, func() (kadm.ListedOffsets, error) { return admin.ListStartOffsets(bound(t), topic) })
+	is("the end", 15, func() (kadm.ListedOffsets, error) { return admin.ListEndOffsets(bound(t), topic) })
+	is("the last stable offset", 5, func() (kadm.ListedOffsets, error) { return admin.ListCommittedOffsets(bound(t), topic) })
+	is("a time", 10, func() (kadm.ListedOffsets, error) { return admin.ListOffsetsAfterMilli(bound(t), base+1500, topic) })
+	is("the highest timestamp", 14, func() (kadm.ListedOffsets, error) { return admin.ListMaxTimestampOffsets(bound(t), topic) })
+
+	committed := consume(t, 5, kgo.SeedBrokers(node), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if len(committed) != 5 {
+		t.Errorf("read_committed read %d records before an open transaction of 5", len(committed))
+	}
+	appendTo(t, l, batch.AppendControl(nil, batch.ControlSpec{BaseOffset: 15, LeaderEpoch: l.LeaderEpoch(), ProducerID: 70, BaseSequence: -1, Transactional: true, Key: make([]byte, 4), Value: make([]byte, 6), Timestamp: base + 3000}))
+	await(t, l)
+	is("the last stable offset", 16, func() (kadm.ListedOffsets, error) { return admin.ListCommittedOffsets(bound(t), topic) })
+	committed = consume(t, 10, kgo.SeedBrokers(node), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	for _, r := range committed {
+		if r.Offset >= 5 && r.Offset < 10 {
+			t.Errorf("read_committed read offset %d, which was aborted", r.Offset)
+		}
+	}
+
+	req := kadm.OffsetForLeaderEpochRequest{}
+	req.Add(topic, 0, l.LeaderEpoch())
+	ends, err := admin.OffsetForLeaderEpoch(bound(t), req)
+	if err != nil || ends[topic][0].Err != nil || ends[topic][0].EndOffset != 16 {
+		t.Errorf("where the leader epoch ends: %+v, %v", ends, err)
 	}
 }
