@@ -52,11 +52,12 @@ func (p *program) failbackPlan(ctx context.Context, a *mirror.Admin, d mirror.De
 	if !d.Alive {
 		return mirror.FailbackPlan{}, &unansweredError{before{true, d}.nobody()}
 	}
-	if !p.timeoutGiven {
-		p.timeout = mirror.QuestionLife // logs are read
+	bound := mirror.QuestionLife // logs are read
+	if p.timeoutGiven {
+		bound = max(p.timeout, p.waits)
 	}
 	fmt.Fprintln(p.complaints, "the process that runs the mirror compares both clusters …")
-	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	bounded, stop := context.WithTimeout(ctx, bound)
 	defer stop()
 	return a.AskFailback(bounded, split(p.topics), mirror.AskFailbackOptions{Intent: mirror.Intent{Reason: p.reason, SourceClusterID: p.sourceID, DestinationClusterID: p.destinationID}})
 }

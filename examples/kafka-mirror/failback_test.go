@@ -21,6 +21,7 @@ var consentTopic = regexp.MustCompile(`consents: [\w-]{22}-`)
 
 // TestFailback: the process that runs the mirror is asked for the plan, it is shown, consented to by its hash, recorded, and carried out; what is dropped is in the sink.
 func TestFailback(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	source := startSource(t, "orders").ListenAddrs()[0]
 	dir, dropped := filepath.Join(t.TempDir(), "states"), t.TempDir()
 	config := writeFile(t, "dr.properties", "bootstrap.servers="+source)
@@ -46,7 +47,7 @@ func TestFailback(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { records.Close() })
-	startMirrorInto(t, records, memory, mirror.FileSink(dropped))
+	startMirrorInto(t, records, memory, mirror.FileSink(dropped), 0)
 	s.await([]string{"--describe"}, "destination "+standbyID) // it was heard of
 	s.run("--failback", "--all-topics", "--dry-run")
 	s.run("--failback", "--topics", "orders,nosuch", "--dry-run")

@@ -54,14 +54,14 @@ func startMirror(t *testing.T, records keyedlog.Log, destinationID string) *mirr
 	t.Helper()
 	memory := memlog.New(memlog.Config{ClusterID: destinationID})
 	t.Cleanup(func() { memory.Close() })
-	return startMirrorInto(t, records, memory, mirror.Discard)
+	return startMirrorInto(t, records, memory, mirror.Discard, 0)
 }
 
-// startMirrorInto runs mirror dr into a cluster.
-func startMirrorInto(t *testing.T, records keyedlog.Log, memory *memlog.Cluster, sink mirror.Sink) *mirror.Mirror {
+// startMirrorInto runs mirror dr into a cluster; it looks at its source, and reports, every refresh, 0: as it does by default.
+func startMirrorInto(t *testing.T, records keyedlog.Log, memory *memlog.Cluster, sink mirror.Sink, refresh time.Duration) *mirror.Mirror {
 	t.Helper()
 	m, err := mirror.Open(t.Context(), mirror.Config{
-		Name: "dr", Owner: "mirror-1", OpenSource: kafkasource.Open, Destination: memory, Store: keyedlog.NewStateStore(records), Control: mirror.NewControl(records), Sink: sink,
+		Name: "dr", Owner: "mirror-1", OpenSource: kafkasource.Open, Destination: memory, Store: keyedlog.NewStateStore(records), Control: mirror.NewControl(records), Sink: sink, RefreshInterval: refresh,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func (s *session) run(args ...string) (status int, out string) {
 	status, out, complaints := command(s.t, args...)
 	fmt.Fprint(&s.text, s.shown.Replace("$ kafka-mirror "+quoted(args)+"\n"+out+complaints))
 	if status != 0 {
-		fmt.Fprintf(&s.text, "exit status %s\n", []string{"", "one", "two", "three"}[status]) // digits are masked
+		fmt.Fprintf(&s.text, "exit status %s\n", []string{"", "one", "two", "three", "four", "five", "six", "seven"}[status]) // digits are masked
 	}
 	return status, out
 }

@@ -44,6 +44,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
 )
@@ -69,6 +70,8 @@ type program struct {
 	about           func(context.Context) (mirror.Description, error) // to be shown with a plan; nil: nothing is
 	toGiveUp        *mirror.FailbackPlan                              // of a failback
 	keeper          string                                            // who keeps what a failback drops
+	waits           time.Duration                                     // how long --wait waits
+	waited          *waitedJSON                                       // what came of that; nil: nothing was waited for
 }
 
 // run returns the exit status.
@@ -78,10 +81,17 @@ func (p *program) run(ctx context.Context, args []string) int {
 		fmt.Fprint(p.out, help())
 		return 0
 	}
-	if err != nil && !errors.As(err, new(*shownError)) {
-		fmt.Fprintln(p.complaints, "kafka-mirror: "+oneLine(err))
-	}
+	p.complain(err)
 	return exitStatus(err)
+}
+
+// complain says what went wrong, unless that was shown already.
+func (p *program) complain(err error) {
+	var ended *endedError
+	if err == nil || errors.As(err, new(*shownError)) || errors.As(err, &ended) && ended.err == nil {
+		return
+	}
+	fmt.Fprintln(p.complaints, "kafka-mirror: "+oneLine(err))
 }
 
 // command is one of the subcommands, which come first and without dashes, or a verb.

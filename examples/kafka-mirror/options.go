@@ -18,7 +18,7 @@ type options struct {
 	mirrorConfig, unset, topics, pattern    string
 	reason, plan, sourceID, destinationID   string
 	allTopics, partial, purge, abandon      bool
-	dryRun, json, yes, timeoutGiven         bool
+	dryRun, json, yes, wait, timeoutGiven   bool
 	timeout                                 time.Duration
 }
 
@@ -29,16 +29,16 @@ type verb struct {
 
 const (
 	intent = " dry-run reason plan source-cluster-id destination-cluster-id yes"
-	chosen = "mirror topics topics-pattern all-topics" + intent
+	chosen = "mirror topics topics-pattern all-topics wait" + intent
 )
 
 var verbs = []verb{
-	{"create", "mirror mirror-config" + intent, "make a mirror, without topics"},
+	{"create", "mirror mirror-config wait" + intent, "make a mirror, without topics"},
 	{"list", "", "all mirrors of the destination"},
 	{"describe", "mirror", "how a mirror is, or without --mirror all of them"},
 	{"groups", "mirror", "groups of the source that are followed, and how far each is at the destination"},
 	{"alter", "mirror mirror-config unset" + intent, "set settings of a mirror (--mirror-config), unset others (--unset)"},
-	{"delete", "mirror purge abandon" + intent, "take a mirror away; its topics stay as they are"},
+	{"delete", "mirror purge abandon wait" + intent, "take a mirror away; its topics stay as they are"},
 	{"start", chosen, "mirror topics"},
 	{"stop", chosen + " partial", "make topics writable at the destination: the failover"},
 	{"pause", chosen, "stop fetching; the topics stay read-only"},
@@ -80,13 +80,14 @@ func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
 	f.BoolVar(&o.purge, "purge", false, "delete last mirror epochs too: a later failback copies everything again")
 	f.BoolVar(&o.abandon, "abandon", false, "let go of partitions that only the state store knows of, as topics that were deleted leave them")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and the plan's hash; change nothing")
+	f.BoolVar(&o.wait, "wait", false, "wait until what is recorded has come about, 10m or --timeout; progress is a line for each change")
 	f.BoolVar(&o.json, "json", false, "one JSON document on standard output")
 	f.BoolVar(&o.yes, "yes", false, "do it without asking")
 	f.StringVar(&o.reason, "reason", "", "why, for the history: `TEXT`")
 	f.StringVar(&o.plan, "plan", "", "`HASH` of a dry run: do this and nothing else")
 	f.StringVar(&o.sourceID, "source-cluster-id", "", "`ID` that is meant; another source is refused")
 	f.StringVar(&o.destinationID, "destination-cluster-id", "", "`ID` that is meant; another destination is refused")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "longest `TIME` of each step, as in 10s [30s]")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "longest `TIME` of each step, as in 10s [30s], and of --wait [10m]")
 	return f, asked
 }
 
@@ -166,6 +167,8 @@ func (o *options) check(takes []string) error {
 		return usage("--alter needs --mirror-config FILE, --unset NAMES, or both")
 	case slices.Contains(takes, "topics") && ways != 1 && o.verb != "preflight":
 		return usage("--%s needs exactly one of --topics NAMES, --topics-pattern RE and --all-topics", o.verb)
+	case o.wait && o.dryRun:
+		return usage("--wait waits for what is recorded, and --dry-run records nothing: leave one of the two out")
 	case o.timeout <= 0:
 		return usage("--timeout has to be more than 0, as in 10s")
 	}

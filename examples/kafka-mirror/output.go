@@ -33,9 +33,12 @@ func (e *shownError) Unwrap() error { return e.error }
 // exitStatus is told in the package's text.
 func exitStatus(err error) int {
 	var e *mirror.Error
+	var ended *endedError
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &ended):
+		return ended.status
 	case errors.Is(err, node.ErrThrownOut):
 		return 7
 	case errors.As(err, new(*node.FileError)):
@@ -105,6 +108,7 @@ type resultJSON struct {
 	Notes        []string
 	GroupPlaces  []mirror.PlanGroupPlace `json:",omitempty"` // where groups go on after a stop, of a dry run
 	FailbackPlan json.RawMessage         `json:",omitempty"` // what a failback gives up
+	Waited       *waitedJSON             `json:",omitempty"` // what came of --wait
 	Error        *errorJSON              `json:",omitempty"` // of the whole request
 }
 
@@ -191,7 +195,7 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	switch {
 	case p.json:
 		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Settings: r.Settings, Topics: []topicJSON{}, Plan: r.Plan, Warnings: append([]string{}, r.Warnings...),
-			Notes: append([]string{}, r.Notes...), GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Error: wordsOf(whole)}
+			Notes: append([]string{}, r.Notes...), GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Waited: p.waited, Error: wordsOf(whole)}
 		for _, t := range r.Topics {
 			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, t.Unfinished, wordsOf(t.Err)})
 		}
@@ -229,6 +233,7 @@ type described struct {
 // describedBesides is what the KIP's response does not have; nil of a mirror that could not be described.
 type describedBesides struct {
 	DestinationClusterId, Head string
+	Protection                 mirror.Protection
 	Partial, Alive             bool
 	Taken, Created             time.Time
 	Settings                   map[string]string
@@ -268,13 +273,17 @@ func (p *program) showDescriptions(all []mirror.Description) error {
 	shown := []described{}
 	for i, d := range all {
 		if !p.json {
-			fmt.Fprint(p.out, strings.Repeat("\n", min(i, 1)), brief(d))
+			head, rest, _ := strings.Cut(brief(d).String(), "\n")
+			if x := d.Protection(); x.Verdict == mirror.NotProtected { // of the other verdicts the head says what there is to say
+				head += "\nNOT PROTECTED, how far its copy is cannot be known: " + mirror.OneLine(strings.Join(x.Reasons, "; "))
+			}
+			fmt.Fprint(p.out, strings.Repeat("\n", min(i, 1)), head, "\n", rest)
 			continue
 		}
 		x := described{
 			MirrorName: d.Mirror, SourceBootstrap: d.Clusters.SourceBootstrap, SourceClusterId: d.Clusters.SourceID, AuthorizedOperations: notAsked, Topics: []describedTopic{},
 			describedBesides: &describedBesides{
-				DestinationClusterId: d.Clusters.DestinationID, Head: d.Head, Partial: d.Partial, Alive: d.Alive, Taken: d.Taken, Created: d.Created, Settings: d.Settings,
+				DestinationClusterId: d.Clusters.DestinationID, Head: d.Head, Protection: protection(d), Partial: d.Partial, Alive: d.Alive, Taken: d.Taken, Created: d.Created, Settings: d.Settings,
 				Nodes: append([]mirror.DescribedNode{}, d.Nodes...), Notes: append([]string{}, d.Notes...),
 			},
 		}
@@ -290,7 +299,33 @@ func (p *program) showDescriptions(all []mirror.Description) error {
 		shown = append(shown, x)
 	}
 	if p.json {
-		return p.asJSON(map[string]any{"Mirrors": shown})
+		if err := p.asJSON(map[string]any{"Mirrors": shown}); err != nil {
+			return err
+		}
+	}
+	return unprotected(all)
+}
+
+// protection is the verdict for the document: no reasons are none there, and not null.
+func protection(d mirror.Description) mirror.Protection {
+	x := d.Protection()
+	x.Reasons = append([]string{}, x.Reasons...)
+	return x
+}
+
+// unprotected is the exit status of --describe: the worst of all mirrors.
+func unprotected(all []mirror.Description) error {
+	partial := false
+	for _, d := range all {
+		switch d.Protection().Verdict {
+		case mirror.NotProtected:
+			return &endedError{status: 5}
+		case mirror.PartiallyFailedOver:
+			partial = true
+		}
+	}
+	if partial {
+		return &endedError{status: 6}
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 // TestEveryVerbForEveryRole: who may use which verb where the desired state is in a Kafka cluster, with the rights that package kafkastore names for each role, and what everybody else is
 // told. What is not permitted changes nothing.
 func TestEveryVerbForEveryRole(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	topic := func(operation kmsg.ACLOperation, pattern kmsg.ACLResourcePatternType, name string) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: pattern, Operation: operation, Allow: true}
 	}

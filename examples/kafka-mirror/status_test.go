@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/filestore"
 	"github.com/clustermirror/clustermirror/mirror/kafkastore"
+	"github.com/clustermirror/clustermirror/node"
 )
 
 // TestExitStatus: every kind of error has the documented status, also inside others.
@@ -36,6 +38,14 @@ func TestExitStatus(t *testing.T) {
 		{&kafkastore.AccessError{Resource: "topic", Err: kerr.TopicAuthorizationFailed}, 2},
 		{&kafkastore.TopicError{Topic: "x", Err: kerr.InvalidReplicationFactor}, 2},
 		{kerr.SaslAuthenticationFailed, 2},
+		{fs.ErrPermission, 2},
+		{&mirror.Error{Code: mirror.ClusterMirrorAuthorizationFailed}, 2},
+		{&endedError{4, context.DeadlineExceeded}, 4},
+		{&endedError{5, nil}, 5},
+		{&endedError{1, &mirror.NotReachedError{Stuck: true}}, 1},
+		{&mirror.NotAnsweredError{Err: context.DeadlineExceeded}, 3},
+		{&unansweredError{}, 3},
+		{node.ErrThrownOut, 7},
 		{keyedlog.ErrOutcomeUnknown, 3},
 		{context.DeadlineExceeded, 3},
 		{context.Canceled, 3},

@@ -213,6 +213,7 @@ func (v tableVerb) args(dir, name, topic string, dry bool) []string {
 // TestEveryVerbInEveryState: what a verb says and how it ends, for each state of a topic and each thing that may be wrong. testdata/table.txt is read by people: states in which all is
 // the same share a line, in which (STATE) stands for each. A dry run changes no byte of the store, and says what the verb then does.
 func TestEveryVerbInEveryState(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	source := startSource(t, "orders").ListenAddrs()[0]
 	config, change := writeFile(t, "new.properties", "bootstrap.servers="+source), writeFile(t, "change.properties", "mirror.groups.exclude=console-.*")
 	shown := strings.NewReplacer(source, "primary:9092", config, "new.properties", change, "change.properties")

@@ -72,7 +72,8 @@ func TestMistakes(t *testing.T) {
 		"", "--create --start --store DIR", "--lst --store DIR", "--mirror-conf x", "describe dr", "--list", "--list --store DIR --bootstrap-server standby:9092",
 		"--list --store DIR --command-config x", "--start --store DIR", "--create --store DIR --mirror dr", "--alter --store DIR --mirror dr", "--start --store DIR --mirror dr",
 		"--start --store DIR --mirror dr --topics a --all-topics", "--start --store DIR --mirror dr --topics a --purge", "--describe --store DIR --mirror dr --yes",
-		"--list --mirror dr --store DIR", "--settings --mirror dr", "--list --store DIR --timeout 0s", "--list --store DIR --timeout soon", "--list --store OTHER", "--list --store DAMAGED",
+		"--list --mirror dr --store DIR", "--settings --mirror dr", "--list --store DIR --timeout 0s", "--list --store DIR --timeout soon", "--start --store DIR --mirror dr --topics a --wait --dry-run", "--list --store DIR --wait",
+		"--failback --store DIR --mirror dr --all-topics", "--failback --store DIR --mirror dr --reason r", "lead --config x", "run", "--list --store OTHER", "--list --store DAMAGED",
 		"--create --store DIR --mirror new --mirror-config missing.properties", "--create --store DIR --mirror new --mirror-config empty.properties",
 		"--create --store DIR --mirror new --mirror-config typo.properties", "--create --store DIR --mirror new --mirror-config literal.properties",
 		"--create --store DIR --mirror new --mirror-config nocolon.properties", "--create --store DIR --mirror new --mirror-config java.properties",
@@ -113,7 +114,7 @@ func TestMistakes(t *testing.T) {
 		if strings.Contains(out+complaints, password) {
 			t.Errorf("%s printed a secret:\n%s%s", line, out, complaints)
 		}
-		fmt.Fprintf(&all, "$ kafka-mirror %s\n%s%sexit status %s\n", line, shown.Replace(out), shown.Replace(complaints), []string{"zero", "one", "two", "three"}[status])
+		fmt.Fprintf(&all, "$ kafka-mirror %s\n%s%sexit status %s\n", line, shown.Replace(out), shown.Replace(complaints), []string{"zero", "one", "two", "three", "four", "five", "six", "seven"}[status])
 	}
 	golden(t, "mistakes.txt", masked(all.String()))
 	now, err := os.ReadFile(filepath.Join(dir, "log"))

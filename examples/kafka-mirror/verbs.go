@@ -29,6 +29,13 @@ func (p *program) do(ctx context.Context) (err error) {
 	if p.verb == "settings" {
 		return p.showSettings(mirror.SettingDefinitions())
 	}
+	if p.wait {
+		p.waits = waitBound
+		if p.timeoutGiven {
+			p.waits = p.timeout
+		}
+		p.timeout = min(p.timeout, stepBound)
+	}
 	var settings mirror.Settings
 	if p.mirrorConfig != "" {
 		if settings, err = p.readSettings("--mirror-config", p.mirrorConfig); err != nil {
@@ -184,6 +191,9 @@ func (p *program) record(ctx context.Context, verb act, opens bool) error {
 			p.groupPlaces = d.GroupPlaces(topics...)
 		}
 	}
+	if p.wait && (err == nil || len(r.Topics) > 0) {
+		return p.showAndWait(ctx, r, err, opens)
+	}
 	shown := p.showResult(r, err, opens && !p.dryRun)
 	if p.dryRun && !p.json {
 		p.showPartitions(ctx, p.out, r)
@@ -223,4 +233,25 @@ func (p *program) describe(ctx context.Context, a *mirror.Admin) error {
 		all = append(all, d)
 	}
 	return p.showDescriptions(all)
+}
+
+// showAndWait shows what a verb did, and waits until it has come about. A document comes last, because what came of the wait is in it.
+func (p *program) showAndWait(ctx context.Context, r mirror.Result, err error, planned bool) error {
+	a, failed := p.admin(p.mirror)
+	if failed != nil {
+		return failed
+	}
+	var refused, late error
+	if !p.json {
+		refused = p.showResult(r, err, planned)
+	}
+	late = p.await(ctx, a, r)
+	if p.json {
+		refused = p.showResult(r, err, planned)
+	}
+	if refused != nil { // which decides, because it was refused first
+		p.complain(late)
+		return refused
+	}
+	return late
 }

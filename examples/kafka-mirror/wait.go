@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// waitBound is how long --wait waits where --timeout does not say it, and stepBound how long a step takes at most beside a --wait that may take longer.
+const (
+	waitBound = 10 * time.Minute
+	stepBound = 30 * time.Second
+)
+
+// endedError is a verb that did what was asked for, and whose exit status still says something.
+type endedError struct {
+	status int
+	err    error // nil: nothing is to be said
+}
+
+func (e *endedError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.err.Error()
+}
+
+func (e *endedError) Unwrap() error { return e.err }
+
+// waitedJSON is what came of --wait.
+type waitedJSON struct {
+	For     string  // the state that was waited for
+	Reached bool    // in time
+	Stuck   bool    // it does not come by itself
+	Seconds float64 // how long it took
+	Missing []missingJSON
+}
+
+type missingJSON struct {
+	Topic      string
+	Partition  *int32 // null: the topic as a whole
+	StateValue string
+	Reason     string
+}
+
+// until is what a verb waits for, of every partition of its topics.
+var until = map[string]mirror.Reached{
+	"start": mirror.ReachedMirroring, "resume": mirror.ReachedMirroring, "failback": mirror.ReachedMirroring, "stop": mirror.ReachedStopped, "pause": mirror.ReachedPaused, "recover": mirror.ReachedNotFailed,
+}
+
+// await waits until what was recorded has come about. Errors: an endedError.
+func (p *program) await(ctx context.Context, a *mirror.Admin, r mirror.Result) error {
+	var topics []string
+	for _, t := range r.Topics {
+		if t.Err == nil && !slices.Contains(topics, t.Topic) {
+			topics = append(topics, t.Topic)
+		}
+	}
+	bounded, stop := context.WithTimeout(ctx, p.waits)
+	defer stop()
+	began := time.Now()
+	p.waited = &waitedJSON{Missing: []missingJSON{}}
+	var err error
+	switch {
+	case p.verb == "create":
+		p.waited.For = "a process that runs it"
+		err = p.untilRun(bounded, a)
+	case p.verb == "delete":
+		p.waited.For = "states taken out"
+		err = p.untilGone(bounded)
+	case len(topics) == 0:
+		p.waited.For = until[p.verb].String()
+	default:
+		p.waited.For = until[p.verb].String()
+		shown := progress{to: p.progressTo(), began: began, topics: topics, last: map[string]string{}}
+		_, err = a.Await(bounded, mirror.AwaitOptions{Topics: topics, Until: until[p.verb]}, shown.show)
+	}
+	p.waited.Reached, p.waited.Seconds = err == nil, time.Since(began).Round(time.Millisecond).Seconds()
+	if err == nil {
+		return nil
+	}
+	var missing *mirror.NotReachedError
+	if errors.As(err, &missing) {
+		p.waited.Stuck = missing.Stuck
+		for _, u := range missing.Topics {
+			m := missingJSON{Topic: u.Topic, StateValue: u.State, Reason: inOwnWords(mirror.OneLine(u.Why))}
+			if u.Partition >= 0 {
+				m.Partition = &u.Partition
+			}
+			p.waited.Missing = append(p.waited.Missing, m)
+		}
+		if missing.Stuck {
+			return &endedError{1, fmt.Errorf("%w. What is recorded stays", err)}
+		}
+	}
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return &endedError{4, notInTime(err, p.waits)}
+	}
+	return err
+}
+
+// notInTime says how long was waited, in place of the words of the library for it.
+func notInTime(err error, bound time.Duration) error {
+	return fmt.Errorf("%s: not in the %s of --timeout. What is recorded stays; --describe shows how it goes on", strings.TrimSuffix(err.Error(), ": "+context.DeadlineExceeded.Error()), bound)
+}
+
+func (p *program) progressTo() io.Writer {
+	if p.json {
+		return p.complaints
+	}
+	return p.out
+}
+
+// progress shows a line for each change of what is waited for.
+type progress struct {
+	to     io.Writer
+	began  time.Time
+	topics []string
+	last   map[string]string // what was shown of each topic
+}
+
+// eachTopic is up to how many topics there is a line for each; of more there is one for all.
+const eachTopic = 10
+
+func (s *progress) show(d mirror.Description) {
+	say := func(of, words string) {
+		if words != s.last[of] {
+			s.last[of] = words
+			fmt.Fprintf(s.to, "%6s  %s\n", time.Since(s.began).Round(time.Second), mirror.OneLine(strings.TrimPrefix(of+": "+words, ": ")))
+		}
+	}
+	if !d.Alive {
+		say("", before{true, d}.nobody())
+	} else if s.last[""] != "" {
+		say("", "a process runs this mirror")
+	}
+	var all []mirror.DescribedPartition
+	for _, t := range d.Topics {
+		if !slices.Contains(s.topics, t.Topic) {
+			continue
+		}
+		all = append(all, t.Partitions...)
+		if len(s.topics) <= eachTopic {
+			say(t.Topic, inStates(t.Partitions))
+		}
+	}
+	if len(s.topics) > eachTopic {
+		say(fmt.Sprintf("%d topics", len(s.topics)), inStates(all))
+	}
+}
+
+// inStates says how many partitions are in which state, and why one of them failed.
+func inStates(partitions []mirror.DescribedPartition) string {
+	if len(partitions) == 0 {
+		return "no process has taken it up yet"
+	}
+	count, why := map[string]int{}, ""
+	for _, p := range partitions {
+		count[p.State]++
+		if p.State == statemachine.Failed.String() && why == "" {
+			why = p.Reason
+		}
+	}
+	var words []string
+	for _, state := range slices.Sorted(maps.Keys(count)) {
+		word := state
+		if len(partitions) > 1 {
+			word = fmt.Sprintf("%d of %d %s", count[state], len(partitions), state)
+		}
+		if state == statemachine.Failed.String() && why != "" {
+			word += " (" + why + ")"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// look asks every second until it is said to be done.
+func look(ctx context.Context, done func() (bool, error)) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		if ok, err := done(); ok || err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// untilRun waits until a process runs a mirror that was just created.
+func (p *program) untilRun(ctx context.Context, a *mirror.Admin) error {
+	to, began, last := p.progressTo(), time.Now(), ""
+	err := look(ctx, func() (bool, error) {
+		d, err := a.Describe(ctx)
+		if err != nil {
+			return false, err
+		}
+		now := before{true, d}.nobody()
+		if d.Alive {
+			now = "a process runs it: " + d.Nodes[slices.IndexFunc(d.Nodes, func(n mirror.DescribedNode) bool { return !n.Silent && !n.ClockAhead })].Owner
+		}
+		if now != last {
+			last = now
+			fmt.Fprintf(to, "%6s  %s\n", time.Since(began).Round(time.Second), mirror.OneLine(now))
+		}
+		return d.Alive, nil
+	})
+	if err != nil {
+		return fmt.Errorf("mirror %s: %s: %w", p.mirror, last, err)
+	}
+	return nil
+}
+
+// untilGone waits until the process that has them has taken out the states of a mirror that was deleted.
+func (p *program) untilGone(ctx context.Context) error {
+	states, to, began, last := keyedlog.NewStateStore(p.place.records), p.progressTo(), time.Now(), -1
+	err := look(ctx, func() (bool, error) {
+		left := 0
+		if err := states.Load(ctx, func(e statemachine.Entry) error {
+			if e.Key.Mirror == p.mirror && (e.State.State != statemachine.Unknown || p.purge && e.LME != nil) {
+				left++
+			}
+			return nil
+		}); err != nil {
+			return false, err
+		}
+		if left != last {
+			last = left
+			fmt.Fprintf(to, "%6s  states that are still kept: %d\n", time.Since(began).Round(time.Second), left)
+		}
+		return left == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("mirror %s: %s: %w", p.mirror, counted(last, "state")+" still kept by the process that has them", err)
+	}
+	return nil
+}
