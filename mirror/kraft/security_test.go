@@ -237,7 +237,13 @@ func clientTLS(t *testing.T, c *kafkatest.Cluster, name string) *tls.Config {
 // expired is a configuration whose certificate was valid until a minute ago, as a renewal that never came leaves it.
 func expired(t *testing.T, c *kafkatest.Cluster) *tls.Config {
 	t.Helper()
-	cfg := c.ServerTLS("INTERNAL", "mirror").Clone()
+	return expiredAs(t, c.ServerTLS("INTERNAL", "mirror"))
+}
+
+// expiredAs is the same of another configuration.
+func expiredAs(t *testing.T, cfg *tls.Config) *tls.Config {
+	t.Helper()
+	cfg = cfg.Clone()
 	pair := cfg.Certificates[0]
 	leaf, err := x509.ParseCertificate(pair.Certificate[0])
 	if err != nil {
