@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -96,16 +97,7 @@ func readOptions(args []string) (options, error) {
 	var o options
 	f, asked := o.flags()
 	if err := f.Parse(args); err != nil {
-		name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
-		switch {
-		case err == flag.ErrHelp:
-			return o, err
-		case unknown:
-			var known []string
-			f.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
-			return o, usage("--%s is not known; the closest is --%s (-help lists all)", name, closest.Name(name, known))
-		}
-		return o, usage("%v (-help lists the options)", err)
+		return o, mistaken(f, err)
 	}
 	if f.NArg() > 0 {
 		return o, usage("what is %q? Every option begins with dashes, lists have no blanks, and a verb is an option too, as in --describe", f.Arg(0))
@@ -136,6 +128,20 @@ func readOptions(args []string) (options, error) {
 		return o, wrong
 	}
 	return o, o.check(takes)
+}
+
+// mistaken says what is wrong with an option.
+func mistaken(f *flag.FlagSet, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return err
+	case unknown:
+		var known []string
+		f.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+		return usage("--%s is not known; the closest is --%s (-help lists all)", name, closest.Name(name, known))
+	}
+	return usage("%v (-help lists the options)", err)
 }
 
 func verbNames() (names []string) {

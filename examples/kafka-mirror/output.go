@@ -52,7 +52,7 @@ func exitStatus(err error) int {
 		}
 		return 1
 	case errors.As(err, new(usageError)), errors.As(err, new(*mirror.SettingError)), kafkaconfig.Find(err) != nil, errors.As(err, new(*kafkastore.AccessError)),
-		errors.As(err, new(*kafkastore.TopicError)), errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, fs.ErrPermission):
+		errors.As(err, new(*kafkastore.TopicError)), errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
 		return 2
 	}
 	return 3

@@ -16,31 +16,32 @@ import (
 	"github.com/clustermirror/clustermirror/mirror/kafkastore"
 )
 
-// TestEveryVerbForEveryRole: who may use which verb where the desired state is in a Kafka cluster, with the rights that package kafkastore names for each role, and what everybody else is
+// TestEveryVerbForEveryRole: who may use which verb where the desired state is in a Kafka cluster, with the lines that acls prints for each role, and what everybody else is
 // told. What is not permitted changes nothing.
 func TestEveryVerbForEveryRole(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	topic := func(operation kmsg.ACLOperation, pattern kmsg.ACLResourcePatternType, name string) kfake.ACL {
-		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: pattern, Operation: operation, Allow: true}
-	}
-	viewer := []kfake.ACL{topic(kmsg.ACLOperationRead, kmsg.ACLResourcePatternTypePrefixed, "__mirror_")}
-	operator := append(viewer[:1:1], topic(kmsg.ACLOperationWrite, kmsg.ACLResourcePatternTypeLiteral, "__mirror_pause"), topic(kmsg.ACLOperationWrite, kmsg.ACLResourcePatternTypeLiteral, "__mirror_history"),
-		kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "clustermirror-control", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationWrite, Allow: true})
-	onCall := append(operator[:4:4], topic(kmsg.ACLOperationWrite, kmsg.ACLResourcePatternTypeLiteral, "__mirror_stop"))
-	admin := append(onCall[:5:5], topic(kmsg.ACLOperationWrite, kmsg.ACLResourcePatternTypeLiteral, "__mirror_control"))
-	starter := append(admin[:6:6], topic(kmsg.ACLOperationDescribe, kmsg.ACLResourcePatternTypeLiteral, "*")) // a start looks whether the destination has the topic
-	roles := []struct {
+	known := []struct {
 		name   string
-		rights []kfake.ACL
-	}{{"nobody", nil}, {"viewer", viewer}, {"operator", operator}, {"on-call", onCall}, {"admin", admin}, {"admin that sees topics", starter}}
-	options := []kfake.Opt{kfake.NumBrokers(1), kfake.ClusterID(standbyID), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", password)}
+		grants []grant
+	}{{"nobody", nil}}
 	for _, r := range roles {
-		options = append(options, kfake.User("PLAIN", r.name, password, r.rights...))
+		known = append(known, struct {
+			name   string
+			grants []grant
+		}{r.name, ofRole(r.name)})
+	}
+	options := []kfake.Opt{kfake.NumBrokers(1), kfake.ClusterID(standbyID), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", password)}
+	for _, r := range known {
+		var rules []kfake.ACL
+		for _, g := range r.grants {
+			rules = append(rules, ruleOf(t, g.command("HOST:PORT", "User:"+r.name)))
+		}
+		options = append(options, kfake.User("PLAIN", r.name, password, rules...))
 	}
 	source := startSource(t, "orders").ListenAddrs()[0]
 	config, change := writeFile(t, "new.properties", "bootstrap.servers="+source), writeFile(t, "change.properties", "mirror.groups.exclude=console-.*")
 	logins := map[string]string{}
-	for _, r := range roles {
+	for _, r := range known {
 		logins[r.name] = writeFile(t, r.name+".properties", "security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "mirror.state.topic.replication.factor=1", "mirror.state.topic.num.partitions=2",
 			`sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="`+r.name+`" password="`+password+`";`)
 	}
@@ -84,7 +85,7 @@ func TestEveryVerbForEveryRole(t *testing.T) {
 			return s
 		}
 		before := desired()
-		for _, r := range roles { // those that may do it come last
+		for _, r := range known { // those that may do it come last
 			name := v.mirror
 			if name == "" {
 				name = "dr"
@@ -109,6 +110,32 @@ func TestEveryVerbForEveryRole(t *testing.T) {
 		}
 	}
 	golden(t, "rights.txt", table.String())
+}
+
+// aclsLine is a line that acls prints.
+var aclsLine = regexp.MustCompile(`--operation (\w+) --(topic|group|transactional-id|cluster)(?: '([^']*)')?( --resource-pattern-type prefixed)?$`)
+
+// ruleOf is what kafka-acls.sh makes of a line.
+func ruleOf(t *testing.T, line string) kfake.ACL {
+	t.Helper()
+	m := aclsLine.FindStringSubmatch(line)
+	if m == nil {
+		t.Fatalf("%q is no line of kafka-acls.sh", line)
+	}
+	operations := map[string]kmsg.ACLOperation{
+		"All": kmsg.ACLOperationAll, "Read": kmsg.ACLOperationRead, "Write": kmsg.ACLOperationWrite, "Describe": kmsg.ACLOperationDescribe, "DescribeConfigs": kmsg.ACLOperationDescribeConfigs,
+	}
+	resources := map[string]kmsg.ACLResourceType{
+		"topic": kmsg.ACLResourceTypeTopic, "group": kmsg.ACLResourceTypeGroup, "transactional-id": kmsg.ACLResourceTypeTransactionalId, "cluster": kmsg.ACLResourceTypeCluster,
+	}
+	rule := kfake.ACL{Resource: resources[m[2]], Name: m[3], Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operations[m[1]], Allow: true}
+	if m[4] != "" {
+		rule.Pattern = kmsg.ACLResourcePatternTypePrefixed
+	}
+	if rule.Operation == 0 {
+		t.Fatalf("%q: operation %s", line, m[1])
+	}
+	return rule
 }
 
 // anyTopic finds the topic that a right is missing for: the cluster in this process refuses all topics of a transaction for the sake of one, so which it names is chance.

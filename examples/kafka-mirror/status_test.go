@@ -39,6 +39,7 @@ func TestExitStatus(t *testing.T) {
 		{&kafkastore.TopicError{Topic: "x", Err: kerr.InvalidReplicationFactor}, 2},
 		{kerr.SaslAuthenticationFailed, 2},
 		{fs.ErrPermission, 2},
+		{fs.ErrNotExist, 2},
 		{&mirror.Error{Code: mirror.ClusterMirrorAuthorizationFailed}, 2},
 		{&endedError{4, context.DeadlineExceeded}, 4},
 		{&endedError{5, nil}, 5},

@@ -16,7 +16,8 @@ type subcommand struct {
 // subcommands are all of them, in the order of the help.
 func subcommands() []subcommand {
 	return []subcommand{
-		{"run", "--config FILE [--log text|json]", "a mirror node, as node.properties describes it; ends at SIGTERM, after it has handed over; reads the file again at SIGHUP", (*program).runNode},
+		{"run", "--config FILE [--log text|json] [--preflight]", "a mirror node, as node.properties describes it; ends at SIGTERM, after it has handed over; reads the file again at SIGHUP", (*program).runNode},
+		{"acls", "--principal User:NAME [--source | --role viewer|operator|on-call|admin] [--topics NAMES] [--without-sync] [--config FILE]", "the kafka-acls.sh lines for a node at both clusters, or for who uses the verbs; asks nobody", (*program).acls},
 	}
 }
 
