@@ -15,7 +15,7 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-// Forced is what Force did with one partition.
+// Forced is what Force did with one partition, or would do (PlanForce).
 type Forced struct {
 	Partition mirror.TopicPartition
 	TopicID   mirror.TopicID
@@ -23,7 +23,7 @@ type Forced struct {
 	// Epoch and End are the last mirror epoch and offset: the leader epoch of the last mirrored batch (−1: none), and where the mirror ended.
 	Epoch   int32
 	End     int64
-	Aborted int             // transactions that were open below End and were ended by ABORT markers
+	Aborted int             // transactions that were open below End and were ended by ABORT markers; of a plan: are open, −1 if that is not known
 	Lacking map[int32]int64 // by broker, where a copy ended that was shorter; it copies the rest from the leader
 	Unasked []int32         // replicas that could not be asked what they hold
 	Err     error
@@ -43,28 +43,54 @@ type Forced struct {
 //   - records that only a copy on a broker which is not alive has are given up (Forced.Unasked);
 //   - leader epochs are not raised above the last mirror epoch first; where the election did not do it, Forced.Err says so.
 func Force(ctx context.Context, cfg Config, topics []string, record func(context.Context, Forced) error) ([]Forced, error) {
-	if cfg.Folder == "" {
-		cfg.Folder = "unused"
-	}
-	if cfg.Listen == "" {
-		cfg.Listen = "unused"
-	}
 	if record == nil {
 		return nil, errors.New("kraft: Force without record: the last mirror epochs would be lost, and with them the failback")
 	}
-	cfg, err := cfg.withDefaults()
+	d, mine, err := abandonedBy(ctx, cfg, topics)
 	if err != nil {
 		return nil, err
 	}
-	d := newDestination(cfg)
 	defer d.Close()
-	if err := d.connect(); err != nil {
+	given := d.producers.next() - 1
+	forced := ofEach(mine, func(p clustermetadata.Partition) Forced { return d.force(ctx, p, given, record) })
+	var all []error
+	for _, f := range forced {
+		all = append(all, f.Err)
+	}
+	return forced, errors.Join(all...)
+}
+
+// PlanForce says what Force would do now with each partition, and changes nothing: who would be elected, where its copy ends, who lacks what, which replicas do not answer, and how many
+// transactions would be aborted. What it would refuse is in Forced.Err. The error is that of everything: the process lives, or has no such partition.
+func PlanForce(ctx context.Context, cfg Config, topics []string) ([]Forced, error) {
+	d, mine, err := abandonedBy(ctx, cfg, topics)
+	if err != nil {
 		return nil, err
 	}
-	if err := d.meta.caughtUp(ctx); err != nil {
-		return nil, err
+	defer d.Close()
+	return ofEach(mine, func(p clustermetadata.Partition) Forced {
+		f, _, err := d.judge(ctx, p)
+		if f.Err = err; err != nil {
+			return f
+		}
+		f.Aborted = -1
+		if open, err := d.openTransactions(ctx, f.Partition, f.Leader, f.End); err == nil {
+			f.Aborted = len(open)
+		}
+		return f
+	}), nil
+}
+
+// abandonedBy are the partitions of these topics, nil: all, that a process has which is gone. The caller closes the Destination.
+func abandonedBy(ctx context.Context, cfg Config, topics []string) (d *Destination, mine []clustermetadata.Partition, err error) {
+	if d, err = observe(ctx, cfg); err != nil {
+		return nil, nil, err
 	}
-	var mine []clustermetadata.Partition
+	defer func() {
+		if err != nil {
+			d.Close()
+		}
+	}()
 	d.meta.look(func(im *clustermetadata.Image) {
 		for _, p := range im.PartitionsOf(cfg.NodeID) {
 			if topics == nil || slices.Contains(topics, p.Topic) {
@@ -73,32 +99,29 @@ func Force(ctx context.Context, cfg Config, topics []string, record func(context
 		}
 		d.membership.listener, d.membership.protocol, err = d.brokerListener(im)
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = d.nobodyThere()
 	}
-	if err := d.nobodyThere(); err != nil {
-		return nil, err
+	if err == nil && len(mine) == 0 {
+		err = fmt.Errorf("kraft: broker %d has no partition of the topics %v", cfg.NodeID, topics)
 	}
-	if len(mine) == 0 {
-		return nil, fmt.Errorf("kraft: broker %d has no partition of the topics %v", cfg.NodeID, topics)
-	}
-	forced := make([]Forced, len(mine))
-	given := d.producers.next() - 1
+	return d, mine, err
+}
+
+// ofEach calls f for all partitions, some at a time, and returns the answers in their order.
+func ofEach(ps []clustermetadata.Partition, f func(clustermetadata.Partition) Forced) []Forced {
+	forced := make([]Forced, len(ps))
 	slots := make(chan struct{}, 16)
 	var wg sync.WaitGroup
-	for i, p := range mine {
+	for i, p := range ps {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			forced[i] = d.force(ctx, p, given, record)
+			forced[i] = f(p)
 		})
 	}
 	wg.Wait()
-	var all []error
-	for _, f := range forced {
-		all = append(all, f.Err)
-	}
-	return forced, errors.Join(all...)
+	return forced
 }
 
 // nobodyThere is an error while a process lives under the node id, as far as the metadata says.
@@ -130,56 +153,67 @@ func (d *Destination) leaderless(ctx context.Context, seen clustermetadata.Parti
 	return now, err
 }
 
-// force does one partition. given is the highest producer id that brokers may hold.
-func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, given int64, record func(context.Context, Forced) error) (f Forced) {
+// judge finds what Force is to do with a partition: whom it is to have elected, and where the mirror ended. p is the partition as it is then. One that an earlier Force has opened has a leader.
+func (d *Destination) judge(ctx context.Context, seen clustermetadata.Partition) (f Forced, p clustermetadata.Partition, err error) {
+	p = seen
 	tp := mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}
 	f = Forced{Partition: tp, TopicID: p.TopicID, Leader: p.Leader, Epoch: -1, Lacking: map[int32]int64{}}
+	m, err := d.remembered.of(ctx, tp.Topic, p.TopicID)
+	if err != nil {
+		return f, p, err
+	}
+	before, again := m.Forced[tp.Partition]
+	switch waits := slices.Contains(slices.Concat(p.ISR, p.ELR, p.LastKnownELR), d.cfg.NodeID); {
+	case p.Leader >= 0 && !again:
+		return f, p, d.errorf(tp, "broker %d leads it, and no Force has elected it: it is open, a take-over was not finished; stop it through a process under node id %d", p.Leader, d.cfg.NodeID)
+	case p.Leader < 0 && again && !waits:
+		return f, p, d.errorf(tp, "it was forced before, up to %d, and its leader since then has gone: start broker %d", before.End, before.Leader)
+	case p.Leader >= 0:
+		f.Leader, f.Epoch, f.End = before.Leader, before.Epoch, before.End
+		return f, p, nil
+	}
+	if p, err = d.leaderless(ctx, p); err != nil {
+		return f, p, err
+	}
+	choice, err := d.log(tp).longest(ctx, without(target(p), d.cfg.NodeID))
+	if err != nil {
+		return f, p, err
+	}
+	f.Leader, f.End = choice.Broker, choice.End
+	if n := len(choice.Epochs); n > 0 {
+		f.Epoch = choice.Epochs[n-1].Epoch
+	}
+	for _, s := range choice.Standings {
+		switch {
+		case s.Err != nil:
+			f.Unasked = append(f.Unasked, s.Broker)
+		case s.End < choice.End:
+			f.Lacking[s.Broker] = s.End
+		}
+	}
+	return f, p, nil
+}
+
+// force does one partition. given is the highest producer id that brokers may hold.
+func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, given int64, record func(context.Context, Forced) error) Forced {
+	f, p, err := d.judge(ctx, p)
+	tp, elected := f.Partition, f.Leader
 	fail := func(err error) Forced {
 		f.Err = err
 		return f
 	}
-	m, err := d.remembered.of(ctx, tp.Topic, p.TopicID)
-	if err != nil {
+	switch {
+	case err != nil:
 		return fail(err)
-	}
-	before, again := m.Forced[tp.Partition]
-	elected := before.Leader
-	switch waits := slices.Contains(slices.Concat(p.ISR, p.ELR, p.LastKnownELR), d.cfg.NodeID); {
-	case p.Leader >= 0 && !again:
-		return fail(d.errorf(tp, "broker %d leads it, and no Force has elected it: it is open, a take-over was not finished; stop it through a process under node id %d", p.Leader, d.cfg.NodeID))
-	case p.Leader < 0 && again && !waits:
-		return fail(d.errorf(tp, "it was forced before, up to %d, and its leader since then has gone: start broker %d", before.End, before.Leader))
 	case p.Leader >= 0:
-		f.Epoch, f.End = before.Epoch, before.End
-		if p.Leader != elected {
+		if f.Leader = p.Leader; p.Leader != elected {
 			f.Err = d.errorf(tp, "broker %d leads it, Force elected %d", p.Leader, elected)
 		}
 	default:
-		if p, err = d.leaderless(ctx, p); err != nil {
-			return fail(err)
-		}
-		stock := without(target(p), d.cfg.NodeID)
-		choice, err := d.log(tp).longest(ctx, stock)
-		if err != nil {
-			return fail(err)
-		}
-		f.End = choice.End
-		if n := len(choice.Epochs); n > 0 {
-			f.Epoch = choice.Epochs[n-1].Epoch
-		}
-		for _, s := range choice.Standings {
-			switch {
-			case s.Err != nil:
-				f.Unasked = append(f.Unasked, s.Broker)
-			case s.End < choice.End:
-				f.Lacking[s.Broker] = s.End
-			}
-		}
 		if err := d.producers.burnAll(ctx, given); err != nil {
 			return fail(d.errorf(tp, "%w", err))
 		}
-		elected, f.Leader = choice.Broker, choice.Broker
-		if err := d.open(ctx, p, stock, f, record); err != nil {
+		if err := d.open(ctx, p, without(target(p), d.cfg.NodeID), f, record); err != nil {
 			return fail(err)
 		}
 		now, err := d.partition(tp)
@@ -188,7 +222,7 @@ func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, gi
 			return fail(err)
 		case now.Leader != elected:
 			f.Leader = now.Leader
-			f.Err = d.errorf(tp, "broker %d was elected and not %d, which had the longest copy, up to %d: compare the copies before clients write", now.Leader, elected, choice.End)
+			f.Err = d.errorf(tp, "broker %d was elected and not %d, which had the longest copy, up to %d: compare the copies before clients write", now.Leader, elected, f.End)
 		case now.LeaderEpoch <= f.Epoch:
 			f.Err = d.errorf(tp, "its leader epoch is %d and the last mirror epoch %d: what clients write looks to a failback like what the source wrote; elect leaders until it is above, before clients write", now.LeaderEpoch, f.Epoch)
 		}
@@ -279,37 +313,43 @@ func (d *Destination) electUnclean(ctx context.Context, tp mirror.TopicPartition
 	return nil
 }
 
-// abortOpen ends the transactions that are open on a stock leader and began below an offset: same producer epoch, the coordinator epoch last seen, by the rules of transactions before KIP-890, which
-// is what a broker takes from somebody who is not the coordinator.
-func (d *Destination) abortOpen(ctx context.Context, tp mirror.TopicPartition, leader int32, below int64) (int, error) {
+// openTransactions are those that a broker's copy has open, and that began below an offset. A follower answers too (KIP-664).
+func (d *Destination) openTransactions(ctx context.Context, tp mirror.TopicPartition, broker int32, below int64) (open []kmsg.DescribeProducersResponseTopicPartitionActiveProducer, err error) {
 	req := kmsg.NewPtrDescribeProducersRequest()
 	t := kmsg.NewDescribeProducersRequestTopic()
 	t.Topic, t.Partitions = tp.Topic, []int32{tp.Partition}
 	req.Topics = append(req.Topics, t)
-	var open []kmsg.DescribeProducersResponseTopicPartitionActiveProducer
-	for {
-		bounded, stop := d.cfg.bounded(ctx)
-		resp, err := d.client.Broker(bounded, leader, req)
-		stop()
-		if err != nil {
-			return 0, d.errorf(tp, "looking for open transactions: %w", err)
-		}
-		for _, at := range resp.(*kmsg.DescribeProducersResponse).Topics {
-			for _, ap := range at.Partitions {
-				err = errors.Join(err, kerr.ErrorForCode(ap.ErrorCode))
-				for _, producer := range ap.ActiveProducers {
-					if at := producer.CurrentTxnStartOffset; at >= 0 && at < below {
-						open = append(open, producer)
-					}
+	bounded, stop := d.cfg.bounded(ctx)
+	defer stop()
+	resp, err := d.client.Broker(bounded, broker, req)
+	if err != nil {
+		return nil, d.errorf(tp, "looking for open transactions: %w", err)
+	}
+	for _, at := range resp.(*kmsg.DescribeProducersResponse).Topics {
+		for _, ap := range at.Partitions {
+			err = errors.Join(err, kerr.ErrorForCode(ap.ErrorCode))
+			for _, producer := range ap.ActiveProducers {
+				if at := producer.CurrentTxnStartOffset; at >= 0 && at < below {
+					open = append(open, producer)
 				}
 			}
 		}
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, kerr.NotLeaderForPartition) || pause(ctx, 50) != nil { // it has just been elected
-			return 0, d.errorf(tp, "looking for open transactions: %w", err)
-		}
+	}
+	if err != nil {
+		return nil, d.errorf(tp, "looking for open transactions: %w", err)
+	}
+	return open, nil
+}
+
+// abortOpen ends the transactions that are open on a stock leader and began below an offset: same producer epoch, the coordinator epoch last seen, by the rules of transactions before KIP-890, which
+// is what a broker takes from somebody who is not the coordinator.
+func (d *Destination) abortOpen(ctx context.Context, tp mirror.TopicPartition, leader int32, below int64) (int, error) {
+	open, err := d.openTransactions(ctx, tp, leader, below)
+	for errors.Is(err, kerr.NotLeaderForPartition) && pause(ctx, 50) == nil { // it has just been elected
+		open, err = d.openTransactions(ctx, tp, leader, below)
+	}
+	if err != nil {
+		return 0, err
 	}
 	if len(open) == 0 {
 		return 0, nil

@@ -68,9 +68,22 @@ func TestRealKafkaForce(t *testing.T) {
 	if leader := c.LeaderOf("forced", 1); leader >= 0 {
 		t.Fatalf("broker %d leads although nothing was recorded", leader)
 	}
-	forced, err := kraft.Force(bound(t), j.cfg, []string{"forced"}, record)
+	planned, err := kraft.PlanForce(bound(t), j.cfg, nil)
+	if err != nil || len(planned) != 2 || planned[0].Err != nil || planned[1].Err != nil {
+		t.Fatalf("planned: %+v, %v", planned, err)
+	}
+	if f := planned[1]; f.Leader == 2 || f.Aborted != 1 || f.End != 10 || f.Epoch != 0 {
+		t.Errorf("planned %+v", f)
+	}
+	if leader := c.LeaderOf("forced", 1); leader >= 0 {
+		t.Fatalf("broker %d leads although it was only planned", leader)
+	}
+	forced, err = kraft.Force(bound(t), j.cfg, []string{"forced"}, record)
 	if err != nil || len(forced) != 2 || recorded != 2 {
 		t.Fatalf("force: %+v, recorded %d times: %v", forced, recorded, err)
+	}
+	if forced[1].Leader != planned[1].Leader {
+		t.Errorf("planned was broker %d, and %d leads", planned[1].Leader, forced[1].Leader)
 	}
 	if f := forced[1]; f.Leader == 2 || f.Aborted != 1 || f.End != 10 {
 		t.Fatalf("forced %+v", f)

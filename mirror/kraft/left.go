@@ -40,6 +40,8 @@ type Remains struct {
 	Kept []KeptTopic
 	// InternalTopics are the topics in which states, wishes and history are kept (__mirror_…), if they are in this cluster.
 	InternalTopics []string
+	// Others are the node ids of other processes of this kind that are registered in the cluster.
+	Others []int32
 	// NextProducerID is the next producer id that the controllers give out: it lies above all mirrored ones, and stays there.
 	NextProducerID int64
 }
@@ -115,6 +117,11 @@ func (d *Destination) remains(ctx context.Context) (Remains, error) {
 			r.Partitions = append(r.Partitions, RemainingPartition{
 				TopicPartition: mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}, Leader: p.Leader, Replicas: p.Replicas, ISR: p.ISR, Elects: d.heir(im, p),
 			})
+		}
+		for _, b := range im.Brokers() {
+			if b.ID != d.cfg.NodeID && d.peers.mirror(im, b.ID) {
+				r.Others = append(r.Others, b.ID)
+			}
 		}
 		for _, topic := range im.Topics() {
 			if strings.HasPrefix(topic, "__mirror_") {
@@ -197,6 +204,45 @@ func (d *Destination) keptTopics(ctx context.Context) ([]KeptTopic, error) {
 	return kept, nil
 }
 
+// Depart does what Destination.Leave does for a node id whose process is gone: it puts back what is late, and ends the registration. Afterwards nothing in the cluster tells of it. It refuses while a
+// process lives under the node id, and while it has partitions, and names them. It returns what there was before. cfg is the node's Config; Folder and Listen are not used.
+func Depart(ctx context.Context, cfg Config) (Remains, error) {
+	d, err := observe(ctx, cfg)
+	if err != nil {
+		return Remains{}, err
+	}
+	defer d.Close()
+	r, err := d.remains(ctx)
+	switch {
+	case err != nil:
+		return r, err
+	case r.Stranger:
+		return r, fmt.Errorf("kraft: broker %d (%s) is no process of this kind: look at the node id", r.NodeID, r.Listeners)
+	case r.Registration == RegisteredAlive:
+		return r, fmt.Errorf("kraft: the process of broker %d is alive (%s), or was a moment ago; end it first", r.NodeID, r.Listeners)
+	case len(r.Partitions) > 0:
+		var held []string
+		for _, p := range r.Partitions {
+			held = append(held, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
+		}
+		return r, fmt.Errorf("kraft: broker %d still has %d partitions (%s); stop or delete their topics first", r.NodeID, len(held), shortList(held))
+	}
+	d.tidyOnce(ctx)
+	left, err := d.leftBehind(ctx)
+	if err != nil {
+		return r, err
+	}
+	if len(left) > 0 {
+		return r, fmt.Errorf("kraft: what broker %d has changed cannot be put back yet: %s; try again when the cluster is well", r.NodeID, shortList(left))
+	}
+	if r.Resigned { // nobody comes in its place
+		if _, _, err := d.resigned(ctx, d.registration(), true); err != nil {
+			return r, err
+		}
+	}
+	return r, d.unregister(ctx)
+}
+
 // Late are the Kept topics that no mirror process has any more: a process under the node id puts them back within seconds, another Force does too.
 func (r Remains) Late() []KeptTopic {
 	return slices.DeleteFunc(slices.Clone(r.Kept), func(k KeptTopic) bool { return k.Mirrored })
@@ -246,6 +292,9 @@ func (r Remains) String() string {
 	}
 	if len(r.InternalTopics) > 0 {
 		fmt.Fprintf(&b, "  states, wishes and history: %s\n", strings.Join(r.InternalTopics, ", "))
+	}
+	if len(r.Others) > 0 {
+		fmt.Fprintf(&b, "  other mirror processes in this cluster: %v\n", r.Others)
 	}
 	fmt.Fprintf(&b, "  next producer id %d: it stays above those that were mirrored\n", r.NextProducerID)
 	return b.String()

@@ -65,6 +65,9 @@ func TestRealKafkaUnregister(t *testing.T) {
 	if _, err := kraft.Unregister(bound(t), look); err != nil {
 		t.Errorf("once more: %v", err)
 	}
+	if _, err := kraft.Depart(bound(t), look); err == nil || !strings.Contains(err.Error(), "still has 1 partitions (killed-off-0)") {
+		t.Errorf("departed: %v", err)
+	}
 	if err := j.Standing().Err(); err == nil || !strings.Contains(err.Error(), kraft.ErrUnregistered.Error()) {
 		t.Errorf("it stands: %v", err)
 	}
@@ -103,8 +106,14 @@ func TestRealKafkaUnregister(t *testing.T) {
 	if r := left(); len(r.Partitions) != 0 || len(r.Kept) != 0 {
 		t.Errorf("%+v", r)
 	}
-	if err := again.Leave(bound(t)); err != nil {
+	if _, err := kraft.Depart(bound(t), look); err == nil || !strings.Contains(err.Error(), "is alive") {
+		t.Errorf("departed: %v", err)
+	}
+	if err := again.Resign(bound(t)); err != nil {
 		t.Fatal(err)
+	}
+	if r, err := kraft.Depart(bound(t), look); err != nil || !r.Resigned || r.Registration != kraft.RegisteredFenced {
+		t.Fatalf("departed: %+v, %v", r, err)
 	}
 	if r := left(); r.Registration != kraft.NotRegistered || r.Resigned {
 		t.Errorf("%+v", r)
