@@ -853,7 +853,14 @@ func (m *Mirror) emit(e Event) {
 	case SourceTrouble, TopicTrouble, StoreTrouble:
 		m.stateChanged() // who waits for the status, or reports it, has news
 	}
-	m.cfg.Logger.Log(m.ctx, e.Level(), e.String(), "mirror", e.Where().Mirror, "topic", e.Where().Topic, "partition", e.Where().Partition)
+	attributes := []any{"mirror", e.Where().Mirror}
+	if e.Where().Topic != "" {
+		attributes = append(attributes, "topic", e.Where().Topic)
+	}
+	if e.Where().Partition != Unknown {
+		attributes = append(attributes, "partition", e.Where().Partition)
+	}
+	m.cfg.Logger.Log(m.ctx, e.Level(), e.String(), attributes...)
 	if m.cfg.OnEvent != nil {
 		m.cfg.OnEvent(e)
 	}

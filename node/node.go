@@ -150,7 +150,11 @@ func (n *Node) enter(s State, why string) {
 	n.state, n.why = s, why
 	n.mu.Unlock()
 	if news {
-		n.cfg.Logger.Info("node "+s.String(), "node", n.cfg.Name, "version", n.cfg.Version, "why", why)
+		attributes := []any{"node", n.cfg.Name, "version", n.cfg.Version}
+		if why != "" {
+			attributes = append(attributes, "why", why)
+		}
+		n.cfg.Logger.Info("node "+s.String(), attributes...)
 	}
 }
 

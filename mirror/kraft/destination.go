@@ -323,7 +323,17 @@ func (d *Destination) notice(e Event) {
 	default:
 		level = d.cfg.Logger.Warn
 	}
-	level("kraft: "+e.Kind.String(), "topic", e.Partition.Topic, "partition", e.Partition.Partition, "text", e.Text, "error", e.Err)
+	var attributes []any // those that there are: whoever greps for errors finds errors
+	if e.Partition.Topic != "" {
+		attributes = append(attributes, "topic", e.Partition.Topic, "partition", e.Partition.Partition)
+	}
+	if e.Text != "" {
+		attributes = append(attributes, "text", e.Text)
+	}
+	if e.Err != nil {
+		attributes = append(attributes, "error", e.Err)
+	}
+	level("kraft: "+e.Kind.String(), attributes...)
 	if e.Err != nil && !strings.Contains(e.Text, e.Err.Error()) {
 		e.Text += ": " + e.Err.Error()
 	}
