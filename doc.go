@@ -163,6 +163,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	examples/quickstart                the whole story in one command
 	examples/custombroker              a broker on plain files, with mirrors
 	examples/kafka-mirror              the verbs on a command line
+	examples/two-clusters              a whole life between two real clusters in one command
 
 A pure package has no goroutine, clock, I/O or client; time and randomness are arguments.
 */

@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -101,10 +102,10 @@ func try(o Options, java, libs string) (c *cluster, err error) {
 			c.release()
 		}
 	}()
-	if err := os.MkdirAll(runDir(), 0o755); err != nil {
+	if err := os.MkdirAll(cmp.Or(o.Folder, runDir()), 0o755); err != nil {
 		return c, err
 	}
-	if c.dir, err = os.MkdirTemp(runDir(), "cluster-"); err != nil {
+	if c.dir, err = os.MkdirTemp(cmp.Or(o.Folder, runDir()), "cluster-"); err != nil {
 		return c, err
 	}
 	log4j := filepath.Join(c.dir, "log4j2.properties")
@@ -580,7 +581,7 @@ func (c *cluster) release() {
 	for _, cl := range closers {
 		cl.Close()
 	}
-	if c.dir != "" {
+	if c.dir != "" && c.o.Folder == "" {
 		os.RemoveAll(c.dir)
 	}
 }

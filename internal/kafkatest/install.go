@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,15 @@ func Libs(version string) (string, error) {
 	if isDir(dir) {
 		return dir, nil
 	}
+	left, err := filepath.Glob(filepath.Join(CacheDir(), "fetching-*")) // of a process that was killed: the lock is ours
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			return "", err
+		}
+	}
 	tmp, err := os.MkdirTemp(CacheDir(), "fetching-")
 	if err != nil {
 		return "", err
@@ -61,8 +71,13 @@ func Libs(version string) (string, error) {
 	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", pom, "dependency:copy-dependencies",
 		"-Dkafka.version="+version, "-DoutputDirectory="+tmp, "-DincludeScope=runtime")
 	cmd.Env = append(os.Environ(), "MAVEN_OPTS="+os.Getenv("MAVEN_OPTS")+" -Djansi.mode=strip")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("kafkatest: Maven could not fetch Kafka %s (is Maven Central reachable?): %w\n%s", version, err, out)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err = StartProcess(cmd); err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return "", fmt.Errorf("kafkatest: Maven could not fetch Kafka %s (is Maven Central reachable?): %w\n%s", version, err, out.Bytes())
 	}
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return "", err

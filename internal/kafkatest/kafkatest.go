@@ -58,6 +58,9 @@ var availability = sync.OnceValue(func() error {
 	return err
 })
 
+// Missing says what stands in the way of running Kafka here; nil: nothing. The first call may fetch the jars. It is for programs; tests call Require.
+func Missing() error { return availability() }
+
 // Require returns if real Kafka can be run here. What else it does is told in the package's text.
 func Require(t T) {
 	t.Helper()
@@ -133,6 +136,9 @@ type Options struct {
 	Proxied bool
 
 	HeapMB int // of each JVM; 0 means 512
+
+	// Folder is where the nodes' folders lie, an empty folder of the caller's; they stay there when the cluster ends. Empty: in the cache, removed when the cluster ends.
+	Folder string
 }
 
 // shared is the package's cluster.

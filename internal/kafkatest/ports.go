@@ -38,4 +38,7 @@ func freePort() (int, error) {
 	return 0, errors.New("kafkatest: no free loopback port between 12000 and 31999")
 }
 
+// FreePort is a loopback port that nobody listens on, and that nobody else in this process was given.
+func FreePort() (int, error) { return freePort() }
+
 func address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// screen shows what is said, and below it a table of how things are: drawn again and again on a terminal, elsewhere as one plain line a second at most.
+type screen struct {
+	out      io.Writer
+	terminal bool // that moves its cursor
+	colours  bool
+	began    time.Time
+	rows     func() []row // of the table
+
+	mu    sync.Mutex
+	drawn int // lines of the table that stand at the end
+	last  string
+}
+
+// row is one line of the table.
+type row struct{ name, text string }
+
+func newScreen(rows func() []row) *screen {
+	out := os.Stdout
+	info, err := out.Stat()
+	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return &screen{out: out, terminal: terminal, colours: terminal && os.Getenv("NO_COLOR") == "", began: time.Now(), rows: rows}
+}
+
+// live shows the table until done is closed.
+func (s *screen) live(done <-chan struct{}) {
+	every := time.Second
+	if s.terminal {
+		every = 250 * time.Millisecond
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			s.mu.Lock()
+			s.wipe()
+			s.mu.Unlock()
+			return
+		case <-tick.C:
+			s.show()
+		}
+	}
+}
+
+// show draws the table, or prints its line if something in it has changed.
+func (s *screen) show() {
+	rows := s.rows()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := fmt.Sprintf("%5.1fs", time.Since(s.began).Seconds())
+	if s.terminal {
+		s.wipe()
+		for i, r := range rows {
+			if i > 0 {
+				at = strings.Repeat(" ", len(at))
+			}
+			fmt.Fprintf(s.out, "%s  %s  %s\n", at, s.coloured("1", fmt.Sprintf("%-8s", r.name)), r.text)
+		}
+		s.drawn = len(rows)
+		return
+	}
+	var parts []string
+	for _, r := range rows {
+		parts = append(parts, r.name+" "+r.text)
+	}
+	if line := strings.Join(parts, " | "); line != s.last {
+		s.last = line
+		fmt.Fprintf(s.out, "%s  %s\n", at, line)
+	}
+}
+
+// wipe takes the table away.
+func (s *screen) wipe() {
+	if s.drawn > 0 {
+		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", s.drawn)
+		s.drawn = 0
+	}
+}
+
+// say prints lines that stay.
+func (s *screen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wipe()
+	fmt.Fprintf(s.out, strings.TrimRight(format, "\n")+"\n", args...)
+}
+
+// act prints a heading and why the act is there.
+func (s *screen) act(n int, title, why string) {
+	s.say("\n%s\n%s\n", s.coloured("1;36", fmt.Sprintf("── %d/%d %s ──", n, acts, title)), why)
+}
+
+func (s *screen) coloured(how, text string) string {
+	if !s.colours {
+		return text
+	}
+	return "\x1b[" + how + "m" + text + "\x1b[0m"
+}
