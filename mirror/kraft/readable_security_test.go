@@ -25,7 +25,9 @@ func TestRealKafkaReadableSecured(t *testing.T) {
 	c := kafkatest.Start(t, kafkatest.Options{Brokers: 2, Authorizer: true, Client: kafkatest.Security{SASL: "PLAIN", Users: users}, Listeners: map[string]kafkatest.Security{
 		"SECURE": {TLS: true, SASL: "SCRAM-SHA-512", Users: users}, "MUTUAL": {TLS: true, ClientCertificates: true},
 	}})
-	who := func(name string) kafkatest.Credentials { return kafkatest.Credentials{User: name, Password: users[name]} }
+	who := func(name string) kafkatest.Credentials {
+		return kafkatest.Credentials{User: name, Password: users[name]}
+	}
 	const topic = "guarded"
 	c.Allow("User:reader", []string{topic}, kadm.OpRead, kadm.OpDescribe)
 	c.Allow("User:writer", []string{topic}, kadm.OpWrite, kadm.OpDescribe)
