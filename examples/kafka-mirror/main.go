@@ -51,6 +51,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends at once
 	p := &program{out: os.Stdout, complaints: os.Stderr}
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		p.terminal = bufio.NewReader(os.Stdin)
