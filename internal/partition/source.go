@@ -148,13 +148,13 @@ func (c *Core) learnEnds(start, end int64) {
 	}
 }
 
-// caughtUpNow notes the moment if nothing that is known at the source is missing here.
+// caughtUpNow notes when the source was last asked if nothing that it had then is missing here. What it has taken since nobody knows, however late the copy is complete.
 func (c *Core) caughtUpNow() {
 	if c.rec.State != statemachine.Mirroring || c.src.HighWatermark < 0 || c.denied {
 		return
 	}
 	if c.log.Replicated >= c.src.HighWatermark || c.nothingLeft && c.log.Replicated >= c.log.End && c.provenEnd >= c.src.HighWatermark {
-		c.caughtUp = c.now
+		c.caughtUp = c.seen
 	}
 }
 
