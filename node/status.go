@@ -116,5 +116,5 @@ func (n *Node) Status() Status {
 // look is the status as metrics want it.
 func (n *Node) look() metrics.Look {
 	s := n.Status()
-	return metrics.Look{Node: s.Node, State: s.State.String(), Ready: s.Ready(), Mirrors: s.looks, Taken: s.Taken}
+	return metrics.Look{Node: s.Node, State: s.State.String(), Ready: s.Ready(), Mirrors: s.looks, Taken: s.Taken, Version: s.Version}
 }

@@ -128,6 +128,20 @@ func TestNodeSample(t *testing.T) {
 			t.Errorf("%s: %v", m[0], err)
 		}
 	}
+	// The listener for clients is three settings together.
+	readable := text
+	for _, m := range regexp.MustCompile(`(?m)^#   (([\w.]+)=.*)$`).FindAllStringSubmatch(text, -1) {
+		if line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(m[2]) + `=.*$`); line.MatchString(readable) {
+			readable = line.ReplaceAllLiteralString(readable, m[1])
+		} else {
+			readable += m[1] + "\n"
+		}
+	}
+	if !strings.Contains(readable, "\nlisteners=INTERNAL://0.0.0.0:9990,CLIENT://") {
+		t.Error("there is no listener for clients")
+	} else if file, err := node.ReadFile(here(t, readable)); err != nil || file.Warnings() != nil {
+		t.Errorf("with a listener for clients: %v", err)
+	}
 	// A name that is none is found in the same way.
 	if _, err := node.ReadFile(here(t, text+"mirror.window.byte=1\n")); err == nil || !strings.Contains(err.Error(), "not known") {
 		t.Errorf("a mistyped name: %v", err)
