@@ -155,6 +155,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/realkafka                 whole mirrors against real Apache Kafka
 	internal/processes                 mirrors and verbs in several processes
 	internal/clientmove                tests of clients that go from one cluster to the other
+	internal/runbook                   tests that follow the pages of the runbook
 	internal/deployment                what the files for deployment say, held against the code
 	internal/check                     the test command
 	internal/casecheck                 the field cases, their tests and mutants
