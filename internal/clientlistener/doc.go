@@ -34,7 +34,7 @@ A Fetch is answered with a follower (PreferredReadReplica), the high watermark a
 metadata.max.age.ms (5 min), or when the follower does not answer. Which follower: Partition.Read. None: REPLICA_NOT_AVAILABLE (9), upon which clients look at the metadata and ask again.
 
 Fetch below version 11 cannot be told of another replica. Clients that ask for the versions find that this node has none below 11; one that sends it all the same gets UNSUPPORTED_VERSION (35) for the partitions
-that are led here. Such clients (before Kafka 2.3) read mirrored topics when they are stopped.
+that are led here. Such clients, and those that send version 11 and do not follow (Java before 2.4), read mirrored topics when they are stopped.
 
 A client that ignores the follower and asks for the same partitions again within a second is answered when its MaxWait is over (Config.MaxHold at most), as if there were nothing new.
 

@@ -28,9 +28,10 @@
 //	give.go           moving a partition to another mirror process; force.go: opening without any
 //	left.go           what a cluster has of a node id; unregister.go: the kill switch
 //	foreign.go        partitions of others that the cluster places here; limits.go: largest batches; settings.go, remembered.go: what is to be put back
+//	readable.go       the listener for clients, if there is one
 //	groups.go         for metadata sync: groups, topicconfigs.go: settings of topics, acls.go: access rules, rights.go: what may be done of that; brokers.go: whom they ask
 //
-// internal/replicaserver answers the brokers, internal/leaderlog is the log that they copy, internal/replicareader reads their copies, internal/clustermetadata understands the metadata.
+// internal/replicaserver answers the brokers, internal/clientlistener the clients, internal/leaderlog is the log that they copy, internal/replicareader reads their copies, internal/clustermetadata understands the metadata.
 //
 // # How a mirrored partition stands
 //
@@ -70,6 +71,10 @@
 //	                         OffsetForLeaderEpoch
 //	share groups' lag        served: ListOffsets −1 of replica −1 (the end),             NetworkPartitionMetadataClient,                      TestRealKafkaSyncRights
 //	                         FindCoordinator 4–6 (there is none here)                    PersisterStateManager
+//	transactions             served: WriteTxnMarkers (nothing to mark; the coordinator  TransactionMarkerRequestCompletionHandler            TestRealKafkaReadable
+//	                         leaves the partition out)
+//	reading                  served to clients, on the listener of Config.Clients: the  FetchSessionHandler, ReplicaManager (KIP-392)        TestRealKafkaReadable
+//	                         table in internal/clientlistener
 //	truncate                 Fetch answers with a diverging epoch                        AbstractFetcherThread.truncateOnFetchResponse        TestRealKafkaFirstLife
 //	epoch + 2                BrokerHeartbeat want fence, then not                        ReplicationControlManager.handleBrokerFenced         TestRealKafkaFirstLife
 //	producer ids             AllocateProducerIds, InitProducerId                         ProducerIdControlManager, RPCProducerIdManager       TestF48…
@@ -145,10 +150,25 @@
 // are read from the metadata and changed by the controllers. While a topic is mirrored, its min.insync.replicas and unclean.leader.election.enable are this process's: what is read and changed
 // is what the topic will have when it is stopped, remembered beside Config.Remember's other records, and put back by the hand-over. The rights that this needs are SyncRights; see SECURITY.md.
 //
+// # Readable mirrored topics
+//
+// With Config.Clients the process registers the brokers' listener for clients besides, and mirrored topics can be read while they are mirrored: groups, read_committed, admin tools. Consumers fetch once from this process, are told of
+// a stock follower (KIP-392), read from it, and ask again after metadata.max.age.ms. So it carries no records, and costs one Fetch and a few bytes for each consumer in that time. A follower is chosen that lives, has all that
+// is replicated and what is asked for; in the consumer's rack (client.rack) if one is there; consumers are spread over the others. Followers learn of the high watermark with their next fetch, so consumers are behind by that.
+//
+// A producer's first send fails with POLICY_VIOLATION and a text that says why; it is not repeated, by idempotent and transactional producers neither. Everything else is passed through to a stock broker, which authenticates and
+// authorizes the client. See internal/clientlistener for the table of requests, SECURITY.md for what passes through this process's memory and what cannot (client certificates; access rules by host).
+//
+// At a stop clients learn the new leader by NOT_LEADER_OR_FOLLOWER or their next look at the metadata; groups go on at the same offsets, as their offsets are the destination cluster's own. Committed offsets of a group that
+// reads here are written by its consumers; metadata sync leaves a group with members alone.
+//
+// Without Config.Clients, the default, mirrored topics are dark. Whether an application may read a copy before the failover is its owner's decision: it may see records that a failback drops again.
+//
 // # Limits
 //
 //   - Brokers need a listener of their own (inter.broker.listener.name) that no client uses: clients of a listener are told of every broker that has it.
-//   - Mirrored topics cannot be read before the failover: admin tools on other listeners see LISTENER_NOT_FOUND for them, clients wait and time out.
+//   - Without Config.Clients mirrored topics cannot be read before the failover: admin tools on other listeners see LISTENER_NOT_FOUND for them, clients wait and time out.
+//   - With it, brokers that ask clients for certificates (mutual TLS) are refused, consumers have to follow KIP-392 (Java from 2.4 on), and share groups do not read mirrored topics.
 //   - On a cluster whose operator manages brokers by their ids (Strimzi takes every unknown id out at each reconciliation) the process is unregistered again and again. It does not
 //     register again by itself.
 //   - DeleteTopics, DeleteRecords, CreatePartitions and reassignments by others are seen and told, and cannot be prevented.
@@ -157,5 +177,5 @@
 //     the source keeps records for ever. What every copy has deleted is not in the mirror any more: Start rises, and an event tells which offsets. Give the topic the source's retention.ms and
 //     retention.bytes.
 //   - Leader epochs rise by two for everything that this process leads, each time with a moment without a leader.
-//   - Not supported, and refused by Preflight or named there: tiered storage, readable mirrored topics, several log directories of this process.
+//   - Not supported, and refused by Preflight or named there: tiered storage, several log directories of this process.
 package kraft

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,29 @@ func TestRealKafkaReadableSecured(t *testing.T) {
 			t.Errorf("%d of 50 records: %v\n%.2000s", n, err, strings.ReplaceAll(out, strings.Repeat("x", 1000), "x"))
 		}
 	})
+}
+
+// TestSecurityPageListsWhatIsDoneForClients compares SECURITY.md with the manual of the listener for clients, which its own test compares with the code.
+func TestSecurityPageListsWhatIsDoneForClients(t *testing.T) {
+	manual, err := os.ReadFile("../../internal/clientlistener/doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(manual), "what is done\n")
+	table, _, ends := strings.Cut(table, "\n\tall others ")
+	if !ok || !ends {
+		t.Fatal("the manual has no table")
+	}
+	var are []string
+	for line := range strings.Lines(table) {
+		if f := strings.Fields(line); len(f) > 2 {
+			are = append(are, f[0])
+		}
+	}
+	slices.Sort(are)
+	if said := kindsOf(t, "request kinds of clients"); !slices.Equal(said, are) {
+		t.Errorf("SECURITY.md lists\n%v, the manual\n%v", said, are)
+	}
 }
 
 func clientProperties(t *testing.T, lines ...string) string {
