@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -26,6 +27,7 @@ type Forced struct {
 	Aborted int             // transactions that were open below End and were ended by ABORT markers; of a plan: are open, −1 if that is not known
 	Lacking map[int32]int64 // by broker, where a copy ended that was shorter; it copies the rest from the leader
 	Unasked []int32         // replicas that could not be asked what they hold
+	Again   bool            // an earlier Force has had Leader elected, and has not finished
 	Err     error
 }
 
@@ -102,7 +104,23 @@ func abandonedBy(ctx context.Context, cfg Config, topics []string) (d *Destinati
 	if err == nil {
 		err = d.nobodyThere()
 	}
-	if err == nil && len(mine) == 0 {
+	if err != nil {
+		return d, nil, err
+	}
+	// What an earlier Force has opened, and Kafka has taken this node id out of since, is finished too: its settings are not put back.
+	all, err := d.remembered.all(ctx)
+	if err != nil {
+		return d, nil, err
+	}
+	for _, topic := range slices.Sorted(maps.Keys(all)) {
+		for _, n := range slices.Sorted(maps.Keys(all[topic].Forced)) {
+			p, err := d.partitionOf(mirror.TopicPartition{Topic: topic, Partition: n}, all[topic].TopicID)
+			if err == nil && !slices.Contains(p.Replicas, cfg.NodeID) && (topics == nil || slices.Contains(topics, topic)) {
+				mine = append(mine, p)
+			}
+		}
+	}
+	if len(mine) == 0 {
 		err = fmt.Errorf("kraft: broker %d has no partition of the topics %v", cfg.NodeID, topics)
 	}
 	return d, mine, err
@@ -169,7 +187,7 @@ func (d *Destination) judge(ctx context.Context, seen clustermetadata.Partition)
 	case p.Leader < 0 && again && !waits:
 		return f, p, d.errorf(tp, "it was forced before, up to %d, and its leader since then has gone: start broker %d", before.End, before.Leader)
 	case p.Leader >= 0:
-		f.Leader, f.Epoch, f.End = before.Leader, before.Epoch, before.End
+		f.Leader, f.Epoch, f.End, f.Again = before.Leader, before.Epoch, before.End, true
 		return f, p, nil
 	}
 	if p, err = d.leaderless(ctx, p); err != nil {
