@@ -5,7 +5,7 @@ Package metrics shows mirrors to Prometheus: a collector over what mirrors say o
 	registry.MustRegister(c) // and mirror.Config{OnEvent: c.Observe}
 
 Names begin with clustermirror_ and end with their unit: _seconds, _offset (a place in a log), _offsets (how many), _total (a counter, of this process since it began), _unknown and other
-words that are 1 or 0. docs/alarms.yml has alarms over them.
+words that are 1 or 0. docs/alarms.yml has alarms over them, and testdata/in-step.txt all that a node exports, with what each is.
 
 # What is not known
 
