@@ -17,7 +17,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -93,11 +97,36 @@ type missing string
 func (m missing) Error() string { return string(m) }
 
 // lookAround says what is missing here. It may fetch Kafka's jars, which takes about a minute.
-func lookAround() error {
-	err := kafkatest.Missing()
-	if err == nil {
-		return nil
+func lookAround(ctx context.Context, say func(format string, args ...any)) error {
+	lacks := func(what string) error {
+		return missing(what + ". Needed are java 17 or later, and mvn 3.8 or later to fetch Kafka once; as on Debian: apt-get install default-jdk-headless maven")
 	}
-	what := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", "; "), "kafkatest: ")
-	return missing(what + ". It needs java 17 or later, and mvn 3.8 or later to fetch Kafka once; as on Debian: apt-get install default-jdk-headless maven")
+	if jars := filepath.Join(kafkatest.CacheDir(), "kafka-"+kafkatest.DefaultVersion); os.Getenv("CLUSTERMIRROR_KAFKA_VERSION") == "" {
+		if _, err := os.Stat(jars); err != nil {
+			say("Maven fetches Apache Kafka %s, once, into %s", kafkatest.DefaultVersion, jars)
+		}
+	}
+	if err := kafkatest.Missing(); err != nil {
+		return lacks(strings.TrimPrefix(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "), "kafkatest: "))
+	}
+	java := "java"
+	if home := os.Getenv("JAVA_HOME"); home != "" {
+		java = filepath.Join(home, "bin", "java")
+	}
+	said, err := exec.CommandContext(ctx, java, "-version").CombinedOutput()
+	if found := javaVersion(string(said)); err == nil && found > 0 && found < 17 {
+		return lacks(fmt.Sprintf("Java is %d", found))
+	}
+	return nil
+}
+
+var quotedVersion = regexp.MustCompile(`version "(?:1\.)?(\d+)`)
+
+// javaVersion is the release in what java -version says, 0 if none is found.
+func javaVersion(said string) int {
+	if found := quotedVersion.FindStringSubmatch(said); found != nil {
+		n, _ := strconv.Atoi(found[1])
+		return n
+	}
+	return 0
 }

@@ -6,7 +6,9 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+	"unsafe"
 )
 
 // screen shows what is said, and below it a table of how things are: drawn again and again on a terminal, elsewhere as one plain line a second at most.
@@ -16,6 +18,7 @@ type screen struct {
 	colours  bool
 	began    time.Time
 	rows     func() []row // of the table
+	width    func() int   // of the terminal, 0 if unknown
 
 	mu    sync.Mutex
 	drawn int // lines of the table that stand at the end
@@ -29,7 +32,16 @@ func newScreen(rows func() []row) *screen {
 	out := os.Stdout
 	info, err := out.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-	return &screen{out: out, terminal: terminal, colours: terminal && os.Getenv("NO_COLOR") == "", began: time.Now(), rows: rows}
+	return &screen{out: out, terminal: terminal, colours: terminal && os.Getenv("NO_COLOR") == "", began: time.Now(), rows: rows, width: func() int { return widthOf(out) }}
+}
+
+// widthOf is how many characters a line of a terminal has.
+func widthOf(terminal *os.File) int {
+	var size struct{ rows, columns, x, y uint16 }
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, terminal.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size))); errno != 0 {
+		return 0
+	}
+	return int(size.columns)
 }
 
 // live shows the table until done is closed.
@@ -61,11 +73,16 @@ func (s *screen) show() {
 	at := fmt.Sprintf("%5.1fs", time.Since(s.began).Seconds())
 	if s.terminal {
 		s.wipe()
+		room := s.width() - len(at) - 12
 		for i, r := range rows {
 			if i > 0 {
 				at = strings.Repeat(" ", len(at))
 			}
-			fmt.Fprintf(s.out, "%s  %s  %s\n", at, s.coloured("1", fmt.Sprintf("%-8s", r.name)), r.text)
+			text := []rune(r.text)
+			if room > 0 && len(text) > room { // a line that is wrapped would be two to be wiped
+				text = append(text[:room-1], '…')
+			}
+			fmt.Fprintf(s.out, "%s  %s  %s\n", at, s.coloured("1", fmt.Sprintf("%-8s", r.name)), string(text))
 		}
 		s.drawn = len(rows)
 		return

@@ -28,7 +28,7 @@ func startSides(st *stage, brokers int, place *folder) (east, west *side, err er
 	for _, s := range []*side{east, west} {
 		go func() {
 			results <- guard(func() {
-				s.Cluster = kafkatest.Start(st, kafkatest.Options{Brokers: brokers, HeapMB: heapMB, Folder: place.in(s.name), Config: map[string]string{
+				s.Cluster = kafkatest.Start(st.of(s.name), kafkatest.Options{Brokers: brokers, HeapMB: heapMB, Folder: place.in(s.name), Config: map[string]string{
 					"replica.fetch.wait.max.ms": "200", "min.insync.replicas": fmt.Sprint(min(2, brokers)),
 				}})
 				s.running(brokers)

@@ -22,6 +22,16 @@ func TestWithoutJavaOneLineSaysWhatToInstall(t *testing.T) {
 	}
 }
 
+func TestJavaVersion(t *testing.T) {
+	for said, want := range map[string]int{
+		"openjdk version \"21.0.4\" 2024-07-16\nOpenJDK": 21, "java version \"1.8.0_421\"": 8, "openjdk version \"17\" 2021-09-14": 17, "unknown": 0,
+	} {
+		if got := javaVersion(said); got != want {
+			t.Errorf("%q: %d, want %d", said, got, want)
+		}
+	}
+}
+
 func TestObviousMistakesEndInOneLine(t *testing.T) {
 	for args, says := range map[string]string{
 		"-break=everything": "it is one of: byte, missing, lost, skip",
@@ -198,7 +208,7 @@ func TestScreen(t *testing.T) {
 		t.Errorf("plain: %q", got)
 	}
 	out.Reset()
-	s.terminal = true
+	s.terminal, s.width = true, func() int { return 0 }
 	s.show()
 	s.say("  hello")
 	if got := out.String(); strings.Count(got, "\x1b") != 2 || !strings.HasSuffix(got, "west      dead\n\x1b[2A\x1b[J  hello\n") {
@@ -209,5 +219,17 @@ func TestScreen(t *testing.T) {
 	s.show()
 	if !strings.Contains(out.String(), "\x1b[1meast") {
 		t.Errorf("colours: %q", out.String())
+	}
+	out.Reset()
+	s.colours, s.drawn, s.width = false, 0, func() int { return 23 }
+	text = "3 of 3 brokers"
+	s.show()
+	for line := range strings.Lines(out.String()) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 23 {
+			t.Errorf("a line of %d characters on a terminal of 23: %q", n, line)
+		}
+	}
+	if !strings.Contains(out.String(), "east      3 of…\n") || !strings.Contains(out.String(), "west      dead\n") {
+		t.Errorf("narrow: %q", out.String())
 	}
 }

@@ -48,7 +48,17 @@ func (s *stage) Skipf(format string, args ...any) {
 	panic(broken{missing(fmt.Sprintf(format, args...))})
 }
 
-func (s *stage) Logf(format string, args ...any) { s.say(format, args...) }
+func (s *stage) Logf(format string, args ...any) { s.say("  "+format, args...) }
+
+// of is the stage for one of several that log at the same time.
+func (s *stage) of(name string) *part { return &part{s, name} }
+
+type part struct {
+	*stage
+	name string
+}
+
+func (p *part) Logf(format string, args ...any) { p.stage.Logf(p.name+": "+format, args...) }
 
 // Cleanup keeps f for the end.
 func (s *stage) Cleanup(f func()) {

@@ -52,7 +52,8 @@ type life struct {
 	began  map[string]int64 // where its consumer began then
 	tail   map[string]bool  // records of the east that nobody copied
 
-	planned  string           // offsets that the failback gives up, by its plan
+	plan     string           // of the failback
+	planned  string           // offsets that it gives up, by that plan
 	returned map[string]int64 // where the group was when the clients came home
 	twice    int              // records read twice until then
 
@@ -103,7 +104,7 @@ func (l *life) tell() error {
 }
 
 func (l *life) begin() error {
-	if err := lookAround(); err != nil {
+	if err := lookAround(l.ctx, l.screen.say); err != nil {
 		return err
 	}
 	brokers, why, err := l.size()
@@ -139,11 +140,8 @@ func (l *life) mirrorUnderLoad() (err error) {
 	if err := l.node(l.west); err != nil {
 		return err
 	}
-	if err := l.verbs(l.west, []string{"--create", "--mirror", there, "--mirror-config", "dr.properties"}, []string{"--start", "--mirror", there, "--topics", orders + "," + payments}); err != nil {
-		return err
-	}
 	l.show(l.west, there)
-	if err := l.states(l.west, there, "MIRRORING"); err != nil {
+	if err := l.verbs(l.west, []string{"--create", "--mirror", there, "--mirror-config", "dr.properties"}, []string{"--start", "--mirror", there, "--topics", orders + "," + payments, "--wait"}); err != nil {
 		return err
 	}
 	if err := l.await("the group is known at the west, in every partition", func() (bool, string, error) {
@@ -152,7 +150,7 @@ func (l *life) mirrorUnderLoad() (err error) {
 	}); err != nil {
 		return err
 	}
-	return l.goOn(2 * time.Second)
+	return l.goOn(2)
 }
 
 func (l *life) eastDies() error {
@@ -169,7 +167,7 @@ func (l *life) eastDies() error {
 	if err != nil {
 		return err
 	}
-	if err := l.goOn(time.Second); err != nil {
+	if err := l.goOn(1); err != nil {
 		return err
 	}
 	node := l.nodes[0]
@@ -200,10 +198,7 @@ func (l *life) eastDies() error {
 func (l *life) failover() (err error) {
 	l.screen.act(4, "Failover", "The person on call says stop: nothing of the east is needed for it. Transactions that are open in the copy are aborted, its topics open for clients, "+
 		"and the applications go on at the west, the group where it was.")
-	if err := l.verbs(l.west, []string{"--stop", "--mirror", there, "--all-topics", "--reason", "the east is down", "--destination-cluster-id", l.west.ID(), "--yes"}); err != nil {
-		return err
-	}
-	if err := l.states(l.west, there, "STOPPED"); err != nil {
+	if err := l.verbs(l.west, []string{"--stop", "--mirror", there, "--all-topics", "--reason", "the east is down", "--destination-cluster-id", l.west.ID(), "--yes", "--wait"}); err != nil {
 		return err
 	}
 	if l.moved, err = committed(l.ctx, l.west); err != nil {
@@ -240,7 +235,7 @@ func (l *life) failover() (err error) {
 	}
 	l.screen.say("  %s of the east were not copied; they lie on its disks", count(len(l.tail), "record"))
 	l.figures = append(l.figures, fmt.Sprintf("failover in %.1f s", took.Seconds()))
-	return l.goOn(2 * time.Second)
+	return l.goOn(2)
 }
 
 var (
@@ -277,8 +272,8 @@ func (l *life) failback() error {
 	if hash == nil || offsets == nil {
 		return fmt.Errorf("the plan has no name, or does not say what is given up")
 	}
-	l.planned = offsets[1]
-	consent := append(about, "--plan", hash[1], "--reason", "the east is back")
+	l.plan, l.planned = plan, offsets[1]
+	consent := append(about, "--plan", hash[1], "--reason", "the east is back", "--wait")
 	l.screen.say("%s", l.cmd.typed(l.east, consent))
 	said, err := l.cmd.quiet(l.ctx, l.east, consent...)
 	if err != nil {
@@ -288,7 +283,7 @@ func (l *life) failback() error {
 		said = said[i:]
 	}
 	l.screen.say("%s", indent(said))
-	return l.states(l.east, back, "MIRRORING")
+	return nil
 }
 
 func (l *life) home() (err error) {
@@ -313,10 +308,7 @@ func (l *life) home() (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := l.verbs(l.east, []string{"--stop", "--mirror", back, "--all-topics", "--reason", "home again", "--destination-cluster-id", l.east.ID(), "--yes"}); err != nil {
-		return err
-	}
-	if err := l.states(l.east, back, "STOPPED"); err != nil {
+	if err := l.verbs(l.east, []string{"--stop", "--mirror", back, "--all-topics", "--reason", "home again", "--destination-cluster-id", l.east.ID(), "--yes", "--wait"}); err != nil {
 		return err
 	}
 	if l.returned, err = committed(l.ctx, l.east); err != nil {
@@ -334,7 +326,7 @@ func (l *life) home() (err error) {
 	took := l.clients.since(stopped)
 	l.screen.say("  the producers stood still for %.1f s", took.Seconds())
 	l.figures = append(l.figures, fmt.Sprintf("home again in %.1f s", took.Seconds()))
-	return l.goOn(2 * time.Second)
+	return l.goOn(2)
 }
 
 // compare looks at everything when the clients are done.
@@ -385,6 +377,9 @@ func (l *life) compare() error {
 	}
 	l.checks.check("no record that can be read was skipped by the consumer", l.noneSkipped(visible))
 	l.checks.check("no acknowledged record is lost: each is on every disk, or was given up by name", l.noneLost(whole))
+	aborted, err := l.endedDifferently(visible)
+	l.checks.check("each acknowledged record can be read, or was given up, or is of a transaction that the copy's end cut, which the plan names", err)
+	l.screen.say("  %s of transactions that were committed at the east are aborted at the west: their ends were not copied", count(aborted, "record"))
 	l.checks.check("the mirror nodes ended in order when they were told to", drained)
 	l.figures = append([]string{count(len(l.ledger.acknowledged()), "record")}, append(l.figures, fmt.Sprintf("%d read twice", l.ledger.readTwice()), fmt.Sprintf("%d given up", len(l.tail)))...)
 	return nil
@@ -434,9 +429,12 @@ func (l *life) await(what string, ask func() (done bool, now string, err error))
 	}
 }
 
-// goOn lets the applications work for a while.
-func (l *life) goOn(while time.Duration) error {
-	begun := time.Now()
+// goOn lets the applications work for some seconds, for less if the run is to be short.
+func (l *life) goOn(seconds float64) error {
+	begun, while := time.Now(), time.Duration(seconds*float64(time.Second))
+	if l.failoverOnly {
+		while /= 2
+	}
 	return l.await("time passes", func() (bool, string, error) { return time.Since(begun) > while, "", l.clients.trouble() })
 }
 
@@ -448,9 +446,8 @@ type description struct {
 		Topics []struct {
 			TopicName  string
 			Partitions []struct {
-				PartitionIndex           int32
-				StateValue, ErrorMessage string
-				LastMirrorOffset         *int64
+				PartitionIndex   int32
+				LastMirrorOffset *int64
 			}
 		}
 	}
@@ -462,25 +459,6 @@ func (l *life) describe(at *side, mirror string) (d description, err error) {
 		return d, nil // an exit status above 0 says how the mirror is
 	}
 	return d, errors.Join(err, fmt.Errorf("--describe --json prints no mirror: %q", out))
-}
-
-// states waits until every partition is in a state.
-func (l *life) states(at *side, mirror, state string) error {
-	return l.await("every partition is "+state, func() (bool, string, error) {
-		d, err := l.describe(at, mirror)
-		if err != nil {
-			return false, err.Error(), nil // asked again: a cluster may just lose a leader
-		}
-		with := 0
-		for _, t := range d.Mirrors[0].Topics {
-			for _, p := range t.Partitions {
-				if p.StateValue == state {
-					with++
-				}
-			}
-		}
-		return with == partitions(), fmt.Sprintf("%d are; %s", with, d.Mirrors[0].Head), nil
-	})
 }
 
 // mirrorEnds are the last mirror offsets, by partition.

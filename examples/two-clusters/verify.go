@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -199,4 +200,32 @@ func (l *life) noneLost(here disks) error {
 		return fmt.Errorf("%s", some(lost))
 	}
 	return nil
+}
+
+// endedDifferently counts the acknowledged records that lie on the disks and cannot be read: their transactions were committed at the east when the copy did not get that any more. The plan of
+// the failback names such transactions; nothing else may be hidden.
+func (l *life) endedDifferently(visible map[string][]readable) (hidden int, err error) {
+	can := map[string]bool{}
+	for _, all := range visible {
+		for _, r := range all {
+			can[r.id] = true
+		}
+	}
+	var wrong []string
+	for id, at := range l.ledger.acknowledged() {
+		if can[id] || l.tail[id] {
+			continue
+		}
+		hidden++
+		if at.topic != payments || at.side != l.east.name {
+			wrong = append(wrong, id)
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		return hidden, fmt.Errorf("cannot be read: %s", some(wrong))
+	case !l.failoverOnly && strings.Contains(l.plan, ": committed here at ") != (hidden > 0):
+		return hidden, fmt.Errorf("%s, and the plan names none, or names some for nothing", count(hidden, "such record"))
+	}
+	return hidden, nil
 }
