@@ -183,7 +183,7 @@ func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Inte
 const deafNote = "reports cannot be read, so nothing is known here of what processes said last: "
 
 // askDestination learns the destination's cluster id. Only where there is nobody to ask, or no answer, it is what a process of this mirror reported last, and a note says how
-// long ago: the destination may be another one since. A destination that does not answer stops no verb by that.
+// long ago, unless the process is heard of now: the destination may be another one since. A destination that does not answer stops no verb by that.
 func (c *call) askDestination(ctx context.Context) error {
 	if c.who {
 		return nil
@@ -198,8 +198,10 @@ func (c *call) askDestination(ctx context.Context) error {
 		if err == nil && id != "" {
 			c.destinationID, c.destinationBy = id, "the destination itself"
 			if n := c.newestNode(); c.cfg.DestinationAssumed && n != nil && n.DestinationID != id {
-				c.elsewhere, c.destinationID, c.destinationBy = true, n.DestinationID, fmt.Sprintf("process %s, %s,", n.Owner, n.age(c.begun))
-				c.notes = append(c.notes, fmt.Sprintf("the destination is %s, as process %s said it, %s; the desired state is kept in another cluster, %s", n.DestinationID, n.Owner, n.age(c.begun), id))
+				c.elsewhere, c.destinationID, c.destinationBy = true, n.DestinationID, fmt.Sprintf("process %s, %s,", n.name(), n.age(c.begun))
+				if !n.alive(c.begun) {
+					c.notes = append(c.notes, fmt.Sprintf("the destination is %s, as process %s said it, %s; the desired state is kept in another cluster, %s", n.DestinationID, n.name(), n.age(c.begun), id))
+				}
 			}
 			return nil
 		}
@@ -209,8 +211,11 @@ func (c *call) askDestination(ctx context.Context) error {
 		}
 	}
 	if newest := c.newestNode(); newest != nil {
-		c.destinationID, c.destinationBy = newest.DestinationID, fmt.Sprintf("process %s, %s,", newest.Owner, newest.age(c.begun))
-		c.notes = append(c.notes, fmt.Sprintf("the destination's cluster id is as process %s said it, %s: %s", newest.Owner, newest.age(c.begun), why))
+		c.destinationID, c.destinationBy = newest.DestinationID, fmt.Sprintf("process %s, %s,", newest.name(), newest.age(c.begun))
+		if c.cfg.Destination == nil && newest.alive(c.begun) {
+			return nil // who runs and writes there says it now
+		}
+		c.notes = append(c.notes, fmt.Sprintf("the destination's cluster id is as process %s said it, %s: %s", newest.name(), newest.age(c.begun), why))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package mirror
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -33,9 +34,13 @@ func TestAnAssumedDestinationOverrulesNobody(t *testing.T) {
 		if r.Clusters.DestinationID != id || r.Clusters.DestinationBootstrap != bootstrap {
 			t.Errorf("%+v", r.Clusters)
 		}
-		d, err := a.Describe(bg)
-		if told := strings.Contains(strings.Join(d.Notes, "\n"), "kept in another cluster, here"); err != nil || d.Clusters != r.Clusters || told != (id == "there") || len(d.Topics[0].Partitions) != 1 {
-			t.Errorf("%s: %v %+v %q", id, err, d.Clusters, d.Notes)
+		for _, ago := range []time.Duration{0, time.Hour} { // who runs and says where it writes needs no word on it
+			report(t, c, NodeReport{Owner: "o", Mirror: "m", Seen: planTime.Add(-ago), DestinationID: id})
+			d, err := a.Describe(bg)
+			if told := strings.Contains(strings.Join(d.Notes, "\n"), "kept in another cluster, here"); err != nil || d.Clusters != r.Clusters || told != (id == "there" && ago > 0) ||
+				len(d.Topics[0].Partitions) != 1 {
+				t.Errorf("%s: %v %+v %q", id, err, d.Clusters, d.Notes)
+			}
 		}
 		a, _ = world(statemachine.Stopped, "m.stopped")
 		if _, err := a.Delete(bg, DeleteOptions{}); err != nil {

@@ -31,7 +31,8 @@ type NotAnsweredError struct {
 	Asked  time.Time
 	// Alive: a process is heard of. It is still at work, or SourceError is what hinders it.
 	Alive       bool
-	Owner, Host string        // of the process that was heard of last, "" if none ever was
+	Node        string        // of the process that was heard of last, its owner's name where it has none; "" if none ever was
+	Owner, Host string        // of the same
 	Heard       time.Time     // when that was, by its clock; zero: never
 	Ago         time.Duration // how long before this error; 0 where none was heard of or clocks differ
 	SourceError string
@@ -42,14 +43,14 @@ func (e *NotAnsweredError) Error() string {
 	s := fmt.Sprintf("mirror %s: nobody has answered the question for a failback plan: ", e.Mirror)
 	switch {
 	case e.Alive && e.SourceError != "":
-		s += fmt.Sprintf("process %s on host %s runs the mirror, and its source does not answer (%s); mend that, then ask again", e.Owner, e.Host, e.SourceError)
+		s += fmt.Sprintf("process %s on host %s runs the mirror, and its source does not answer (%s); mend that, then ask again", e.Node, e.Host, e.SourceError)
 	case e.Alive:
-		s += fmt.Sprintf("process %s on host %s runs the mirror and is not done; wait longer, or plan fewer topics at a time", e.Owner, e.Host)
+		s += fmt.Sprintf("process %s on host %s runs the mirror and is not done; wait longer, or plan fewer topics at a time", e.Node, e.Host)
 	case e.Heard.IsZero():
 		s += fmt.Sprintf("NO PROCESS runs this mirror (none has ever reported); start one. It answers a question that is not older than %s; later, ask again", QuestionLife)
 	default:
 		s += fmt.Sprintf("NO PROCESS runs this mirror (last word %s, of process %s on host %s); start it. It answers a question that is not older than %s; later, ask again",
-			age(e.Ago), e.Owner, e.Host, QuestionLife)
+			age(e.Ago), e.Node, e.Host, QuestionLife)
 	}
 	return s + ": " + e.Err.Error()
 }
@@ -192,9 +193,9 @@ func (c *call) unanswered(q FailbackQuestion, trouble, end error) error {
 		if n.Mirror != q.Mirror {
 			continue
 		}
-		alive := !ahead(n.Seen, now) && now.Sub(n.Seen) <= n.patience()
+		alive := n.alive(now)
 		if e.Heard.IsZero() || alive && !e.Alive || alive == e.Alive && n.Seen.After(e.Heard) {
-			e.Owner, e.Host, e.Heard, e.Ago, e.Alive, e.SourceError = n.Owner, n.Host, n.Seen, max(0, now.Sub(n.Seen)), alive, OneLine(n.SourceError)
+			e.Node, e.Owner, e.Host, e.Heard, e.Ago, e.Alive, e.SourceError = n.name(), n.Owner, n.Host, n.Seen, max(0, now.Sub(n.Seen)), alive, OneLine(n.SourceError)
 		}
 	}
 	return e

@@ -299,7 +299,7 @@ func (c *call) warnUnattended(r *Result) {
 		if n.Mirror != c.cfg.Mirror {
 			continue
 		}
-		if !ahead(n.Seen, c.begun) && c.begun.Sub(n.Seen) <= n.patience() {
+		if n.alive(c.begun) {
 			return
 		}
 		if last == nil || n.Seen.After(last.Seen) {

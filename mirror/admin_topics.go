@@ -126,6 +126,7 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 			r.Topics = append(r.Topics, x)
 		}
 		c.warnUnattended(r)
+		out.notes = append(out.notes, c.openTransactions(r)...)
 		if len(names) == 0 {
 			out.notes = append(out.notes, "no topic of this mirror is to be stopped")
 		}
@@ -134,6 +135,29 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		out.notes = append(out.notes, note...)
 		return out, err
 	})
+}
+
+// openTransactions say what a stop aborts, as far as it was reported, one line for each of a few partitions.
+func (c *call) openTransactions(r *Result) (lines []string) {
+	const most = 20
+	more := 0
+	for i := range c.reports.Partitions {
+		p := &c.reports.Partitions[i]
+		if p.Mirror != c.cfg.Mirror || p.OpenTransactions == 0 || p.State == statemachine.Stopped ||
+			!slices.ContainsFunc(r.Topics, func(t TopicResult) bool { return t.Topic == p.Topic && t.Changed }) {
+			continue
+		}
+		if len(lines) == most {
+			more++
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s-%d: %s will be aborted, from offset %d (as reported %s)", p.Topic, p.Partition,
+			plural(p.OpenTransactions, "open transaction", "open transactions"), p.OpenFrom, age(max(0, c.begun.Sub(p.At)))))
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("and transactions of %d more partitions will be aborted", more))
+	}
+	return lines
 }
 
 // unopened are the topics that are stopped and of which a process reported a partition that is not STOPPED, and the state store does not say better. Only where there is such a report

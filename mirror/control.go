@@ -138,17 +138,32 @@ type Reports struct {
 
 // NodeReport is one process that runs, or ran, one mirror.
 type NodeReport struct {
-	Owner         string
-	Mirror        string
-	Host          string
-	PID           int
-	Opened        time.Time
-	Seen          time.Time     // when it reported last, by the clock of its host
-	Interval      time.Duration // how often it reports at least (Config.RefreshInterval), whole milliseconds; 0: it did not say
-	SourceError   string        // why its source does not answer, "" if it does
-	DestinationID string        // cluster id
-	Trouble       []string      // of whole topics, one line each
-	GroupsSeen    time.Time     // when it last looked at groups on both sides; zero: never
+	Owner    string
+	Mirror   string
+	Host     string
+	PID      int
+	Opened   time.Time
+	Seen     time.Time     // when it reported last, by the clock of its host
+	Interval time.Duration // how often it reports at least, whole milliseconds; 0: it did not say
+	Refresh  time.Duration // how often it looks at the source's metadata and at groups (Config.RefreshInterval), whole milliseconds; 0: it did not say
+	Node     string        // the machine or service that it is a part of (Config.Node), "" if that has no name
+	Version  string        // of the program (Config.Version), "" if it did not say
+	// Measured is the moment at which the ends of all partitions whose report says Live were as those reports say, at the latest; zero: none is live.
+	Measured      time.Time
+	SourceError   string    // why its source does not answer, "" if it does
+	DestinationID string    // cluster id
+	Trouble       []string  // of whole topics, one line each
+	GroupsSeen    time.Time // when it last looked at groups on both sides; zero: never
+	// How the parts of metadata sync stand; nil: it did not say.
+	Groups, Settings, AccessRules *SyncReport
+}
+
+// SyncReport is how one part of metadata sync stands in a process, as in SyncStatus.
+type SyncReport struct {
+	Off     string    // why it is not done, "" if it is
+	At      time.Time // when a look last came to its end; zero: never
+	Error   string    // why the last look did not
+	Skipped []string  // what it left alone, and why: at most twenty lines
 }
 
 // PartitionReport is how one partition was when its process reported last. Offsets that nobody knows are Unknown.
@@ -167,7 +182,11 @@ type PartitionReport struct {
 	DestinationEnd   int64     // replicated end of the copy
 	InStep           time.Time // the last moment at which the copy held everything then known at the source; zero: never
 	LostFrom, LostTo int64     // the last range lost at the source, both 0: none
-	At               time.Time // when this was so
+	OpenTransactions int       // how many transactions of the copy have not ended
+	OpenFrom         int64     // the first offset of the oldest of them; 0 where there is none
+	// Live: the source is fetched from, and as long as the process is heard of and this report is not replaced, its ends stand as of NodeReport.Measured.
+	Live bool
+	At   time.Time // when this was so
 }
 
 // Reporter writes the reports of one process. Safe for concurrent use.

@@ -50,11 +50,14 @@ var (
 		{Number: 2, Time: firstTime, Verb: "stop", Mirror: "m", Topics: []string{"x.stopped"}, Reason: "drill <1>", Plan: "p", Detail: "d"},
 	}
 	firstReports = Reports{
-		Nodes: []NodeReport{{Owner: "o", Mirror: "m", Host: "h", PID: 7, Opened: firstTime, Seen: firstTime.Add(time.Minute), SourceError: "e", DestinationID: "destination-id", Trouble: []string{"t1", "t2"}}},
+		Nodes: []NodeReport{{Owner: "o", Mirror: "m", Host: "h", PID: 7, Opened: firstTime, Seen: firstTime.Add(time.Minute), SourceError: "e", DestinationID: "destination-id", Trouble: []string{"t1", "t2"}},
+			{Owner: "o", Mirror: "m2", Opened: firstTime, Seen: firstTime.Add(time.Minute), Interval: 5 * time.Second, Refresh: 30 * time.Second, Node: "n", Version: "v1", Measured: firstTime, GroupsSeen: firstTime,
+				Groups: &SyncReport{Off: "w"}, Settings: &SyncReport{At: firstTime, Skipped: []string{"x", "y"}}, AccessRules: &SyncReport{At: firstTime, Error: "e"}}},
 		Partitions: []PartitionReport{
 			{Mirror: "m", Topic: "a.b", Partition: 3, TopicID: TopicID{9}, Owner: "o", State: statemachine.Failed, Reason: "r", RetryAttempt: -1, SourceEnd: 100, SourceSeen: firstTime,
 				DestinationStart: 1, DestinationEnd: 90, InStep: firstTime, LostFrom: 5, LostTo: 6, At: firstTime},
 			{Mirror: "m", Topic: "b", Partition: 0, Owner: "o", State: statemachine.Unknown, SourceEnd: Unknown, DestinationStart: Unknown, DestinationEnd: Unknown, At: firstTime},
+			{Mirror: "m2", Topic: "c", Partition: 1, Owner: "o", State: statemachine.Mirroring, SourceEnd: 9, SourceSeen: firstTime, DestinationEnd: 8, OpenTransactions: 2, OpenFrom: 4, Live: true, At: firstTime},
 		},
 		Answers: []FailbackAnswer{
 			{Owner: "o", Mirror: "bare", Number: 1, Asked: firstTime, At: firstTime.Add(time.Second), Trouble: "why", Code: InvalidRequest},
@@ -81,8 +84,10 @@ func storeFirst(t *testing.T, log keyedlog.Log) Control {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Report(context.Background(), firstReports.Nodes[0], firstReports.Partitions); err != nil {
-		t.Fatal(err)
+	for i, partitions := range [][]PartitionReport{firstReports.Partitions[:2], firstReports.Partitions[2:]} {
+		if err := r.Report(context.Background(), firstReports.Nodes[i], partitions); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, a := range firstReports.Answers {
 		if err := r.Answer(context.Background(), a); err != nil {

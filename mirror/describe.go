@@ -16,26 +16,29 @@ import (
 )
 
 // silentAfter is how long a process may be silent at least before it counts as not running.
-const silentAfter = 2 * time.Minute
+const silentAfter = 3 * reportInterval
 
 // clockLeeway is how far the clocks of two hosts may be apart before a report that is not due yet says that one of them is wrong.
 const clockLeeway = 5 * time.Second
 
-// interval is how often the process reports at least: at every refresh of its metadata, which is 30 s unless set otherwise.
+// interval is how often the process reports at least.
 func (n *NodeReport) interval() time.Duration { return cmp.Or(n.Interval, 30*time.Second) }
 
 // patience is how long the process may be silent before it counts as not running.
 func (n *NodeReport) patience() time.Duration { return max(silentAfter, 3*n.interval()) }
 
-// repeatedAfter is how long the process may leave out a partition of which nothing is new (refreshedReports refreshes), with some room.
-func (n *NodeReport) repeatedAfter() time.Duration {
-	return refreshedReports*n.interval() + n.patience()
+// alive says that the process is not silent, and that its clock is not ahead.
+func (n *NodeReport) alive(now time.Time) bool {
+	return !ahead(n.Seen, now) && now.Sub(n.Seen) <= n.patience()
 }
+
+// name is what a person calls the process.
+func (n *NodeReport) name() string { return OneLine(cmp.Or(n.Node, n.Owner)) }
 
 // age says how long ago the process reported, or that nobody can know.
 func (n *NodeReport) age(now time.Time) string {
 	if ahead(n.Seen, now) {
-		return fmt.Sprintf("the clock of %s is %s ahead: its age is not known", cmp.Or(n.Host, n.Owner), span(n.Seen.Sub(now)))
+		return fmt.Sprintf("the clock of %s is %s ahead: its age is not known", cmp.Or(n.Host, n.name()), span(n.Seen.Sub(now)))
 	}
 	return age(now.Sub(n.Seen))
 }
@@ -49,7 +52,7 @@ type Description struct {
 	Mirror   string
 	Taken    time.Time
 	Head     string // the verdict, in one line
-	Partial  bool   // some of the topics, or some of a topic set, are stopped and the others are not
+	Partial  bool   // some of the topics, or some of a topic set, are stopped, or to be, and the others are not
 	Alive    bool   // a process of this mirror is not Silent, and its clock is not ahead
 	Clusters Clusters
 	Created  time.Time
@@ -72,7 +75,7 @@ type Description struct {
 // DescribedNode is one process that runs, or ran, the mirror.
 type DescribedNode struct {
 	NodeReport
-	Silent     bool // by its clock it was not heard of for two minutes, or for three of its intervals where those are longer
+	Silent     bool // by its clock it was not heard of for fifteen seconds, or for three of its intervals where those are longer
 	ClockAhead bool // its report is of a moment that has not come yet here: it is not known whether it runs
 }
 
@@ -90,17 +93,20 @@ type DescribedPartition struct {
 	Partition      int32
 	State          string // KIP-1279's name
 	Reason         string
-	RetryAttempt   int16  // 0: not failed; statemachine.NonRetryable: a person has to act
-	SourceEnd      Number // high watermark at the source
-	SourceSeen     time.Time
+	RetryAttempt   int16     // 0: not failed; statemachine.NonRetryable: a person has to act
+	SourceEnd      Number    // high watermark at the source
+	SourceSeen     time.Time // up to when that is known to be right
 	DestinationEnd Number    // replicated end of the copy
-	Reported       time.Time // when a process said so; zero: none has
+	Reported       time.Time // up to when a process says so; zero: none has
 	Lag            Lag
 	LME, LMO       Number // last mirror epoch and offset of the last stop
 	LostFrom       int64  // the last range lost at the source before it was copied; both 0: none
 	LostTo         int64
-	Owner          string // of the report
-	start          int64  // of the copy, as reported
+	// OpenTransactions of the copy, which a stop aborts; OpenFrom is the first offset of the oldest.
+	OpenTransactions int
+	OpenFrom         Number
+	Owner            string // of the report
+	start            int64  // of the copy, as reported
 }
 
 // Lag is how many offsets the copy was behind. AtLeast: more by now, nobody measures it.
@@ -238,15 +244,29 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 	for p := range all {
 		x := &all[p]
 		x.Partition, x.State = int32(p), statemachine.Unknown.String()
+		live := false
 		i := slices.IndexFunc(reports.Partitions, func(r PartitionReport) bool {
 			return r.Mirror == d.Mirror && r.Topic == topic.Name && r.TopicID == topic.ID && r.Partition == x.Partition
 		})
 		if i >= 0 {
 			r := &reports.Partitions[i]
 			x.State, x.Reason, x.RetryAttempt = r.State.String(), r.Reason, r.RetryAttempt
+			if x.OpenTransactions = r.OpenTransactions; r.OpenTransactions > 0 {
+				x.OpenFrom = KnownNumber(r.OpenFrom)
+			}
 			x.DestinationEnd, x.Reported, x.Owner, x.LostFrom, x.LostTo, x.start = KnownNumber(r.DestinationEnd), r.At, r.Owner, r.LostFrom, r.LostTo, r.DestinationStart
 			if !r.SourceSeen.IsZero() {
 				x.SourceEnd, x.SourceSeen = KnownNumber(r.SourceEnd), r.SourceSeen
+			}
+			// One that is live is reported again when something of it changes; up to when it holds its process says once for all of them.
+			if node, ok := heard[r.Owner]; ok && r.Live && !r.At.Before(node.Opened) {
+				live = true
+				if node.Measured.After(r.SourceSeen) {
+					x.SourceSeen = node.Measured
+				}
+				if node.Measured.After(r.At) {
+					x.Reported = node.Measured
+				}
 			}
 		}
 		if e, ok := stored[statemachine.Key{Mirror: d.Mirror, TopicID: topic.ID, Partition: x.Partition}]; ok {
@@ -261,10 +281,9 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 		source, known := x.SourceEnd.Value()
 		copied, there := x.DestinationEnd.Value()
 		if known && there && x.State != statemachine.Stopped.String() {
-			// A process that is heard of reports what changes; what it has not told again is as it was.
 			node, ok := heard[x.Owner]
 			now := ok && !ahead(node.Seen, d.Taken) && !ahead(x.Reported, d.Taken) && d.Taken.Sub(node.Seen) <= node.patience() && node.SourceError == "" && x.State == statemachine.Mirroring.String() &&
-				!x.Reported.Before(node.Opened) && d.Taken.Sub(x.Reported) <= node.repeatedAfter() && x.Reported.Sub(x.SourceSeen) <= silentAfter
+				!x.Reported.Before(node.Opened) && (live || d.Taken.Sub(x.SourceSeen) <= max(sourceSilentAfter, node.patience()))
 			x.Lag = Lag{Offsets: KnownNumber(max(0, source-copied)), AtLeast: !now}
 		}
 	}
@@ -376,14 +395,14 @@ func inWords(mirrored, paused, stopped *standing) string {
 	}
 	for _, g := range []struct {
 		*standing
-		word string
-	}{{paused, "PAUSED"}, {stopped, "STOPPED"}} {
+		word, undone string
+	}{{paused, "PAUSED", "TO BE PAUSED"}, {stopped, "STOPPED", "TO BE OPENED"}} {
 		if g.standing == nil || g.topics == 0 {
 			continue
 		}
 		word := g.word
 		if !g.done() {
-			word = "TO BE " + word
+			word = g.undone
 		}
 		if len(words) == 0 {
 			words = append(words, word+": "+plural(g.topics, "topic", "topics"))
@@ -458,35 +477,44 @@ func (d *Description) answered(n DescribedNode) string {
 			}
 		}
 	}
-	if n.Seen.Sub(last) > silentAfter { // it is not asked about partitions that are not copied
+	if n.Seen.Sub(last) > sourceSilentAfter { // it is not asked about partitions that are not copied
 		return "no failure"
 	}
 	return "answered " + age(d.Taken.Sub(last))
 }
 
-// torn says which of some topics are stopped and which are not; "" if they are all the one or all the other.
+// torn says which of some topics are stopped and which are not; "" if they are all the one or all the other. One that is to be stopped is not before every partition is STOPPED.
 func (d *Description) torn(of string, in func(topic string) bool) string {
-	by := map[statemachine.Desired][]string{}
-	n := 0
+	const opening = "TO BE OPENED"
+	by := map[string][]string{}
+	n, wanted := 0, 0
 	for _, t := range d.Topics {
-		if in(t.Topic) {
-			by[t.want] = append(by[t.want], t.Topic)
-			n++
+		if !in(t.Topic) {
+			continue
 		}
+		word := t.want.String()
+		if t.want == statemachine.WantStopped {
+			wanted++
+			if !t.done() {
+				word = opening
+			}
+		}
+		by[word] = append(by[word], t.Topic)
+		n++
 	}
-	stopped := len(by[statemachine.WantStopped])
-	if stopped == 0 || stopped == n {
+	stopped := len(by[statemachine.Stopped.String()])
+	if stopped == n || wanted == 0 || wanted == n && stopped == 0 {
 		return ""
 	}
 	var lists []string
-	for _, want := range []statemachine.Desired{statemachine.WantStopped, statemachine.WantMirroring, statemachine.WantPaused} {
-		if names := by[want]; len(names) > 0 {
+	for _, word := range []string{statemachine.Stopped.String(), opening, statemachine.Mirroring.String(), statemachine.Paused.String()} {
+		if names := by[word]; len(names) > 0 {
 			const most = 3
 			list := strings.Join(names[:min(len(names), most)], ", ")
 			if len(names) > most {
 				list += " …"
 			}
-			lists = append(lists, fmt.Sprintf("%s %s", want, list))
+			lists = append(lists, word+" "+list)
 		}
 	}
 	return fmt.Sprintf("PARTIALLY FAILED OVER: %d of %s%s (%s)", stopped, plural(n, "topic", "topics"), of, strings.Join(lists, "; "))
@@ -517,10 +545,16 @@ func (d Description) String() string {
 			case n.Silent:
 				word = fmt.Sprintf("no word for %s by its clock: it is not running or cannot write", span(d.Taken.Sub(n.Seen)))
 			}
-			rows = append(rows, []string{n.Owner, n.Host, fmt.Sprint(n.PID), stamp(n.Opened), word, d.answered(n)})
+			rows = append(rows, []string{n.name(), n.Host, fmt.Sprint(n.PID), stamp(n.Opened), word, d.answered(n)})
 		}
 		t.line("")
 		t.table([]string{"NODE", "HOST", "PID", "SINCE", "HEARD OF", "SOURCE"}, rows)
+		if lines := append(d.versions(), d.syncLines()...); len(lines) > 0 {
+			t.line("")
+			for _, line := range lines {
+				t.line("%s", line)
+			}
+		}
 	}
 	var rows, notes [][]string
 	for _, topic := range d.Topics {
@@ -535,6 +569,9 @@ func (d Description) String() string {
 				notes = append(notes, []string{name, "it is not tried again by itself: mend what it says, then Recover"})
 			case p.RetryAttempt > 0:
 				notes = append(notes, []string{name, fmt.Sprintf("attempt %d has failed, it is tried again", p.RetryAttempt)})
+			}
+			if p.OpenTransactions > 0 {
+				notes = append(notes, []string{name, p.open() + " are open; a stop aborts them"})
 			}
 			if p.LostTo > p.LostFrom {
 				notes = append(notes, []string{name, fmt.Sprintf("[%d,%d) was gone at the source before it could be copied", p.LostFrom, p.LostTo)})
@@ -556,7 +593,7 @@ func (d Description) String() string {
 	}
 	for _, n := range d.Nodes {
 		for _, trouble := range n.Trouble {
-			notes = append(notes, []string{"node " + n.Owner, trouble})
+			notes = append(notes, []string{"node " + n.name(), trouble})
 		}
 	}
 	if len(notes)+len(d.Notes) > 0 {
@@ -569,6 +606,86 @@ func (d Description) String() string {
 		t.line("%s", n)
 	}
 	return t.String()
+}
+
+// open is how many transactions are open, and from where.
+func (p *DescribedPartition) open() string {
+	return fmt.Sprintf("%s from offset %s", plural(p.OpenTransactions, "transaction", "transactions"), p.OpenFrom)
+}
+
+// versions says what each process runs that is heard of, where they do not run the same.
+func (d *Description) versions() []string {
+	var list []string
+	differ := false
+	first := ""
+	for _, n := range d.Nodes {
+		if n.Silent {
+			continue
+		}
+		version := OneLine(cmp.Or(n.Version, "unknown"))
+		first = cmp.Or(first, version)
+		differ = differ || version != first
+		list = append(list, n.name()+" "+version)
+	}
+	if !differ {
+		return nil
+	}
+	return []string{"versions: " + strings.Join(list, ", ")}
+}
+
+// syncLines say how topic settings and access rules are followed, one line for each part and process that is heard of; groups have a line of their own, and one here when they are not followed. Of a
+// process that has just begun nothing is said before its first look.
+func (d *Description) syncLines() (lines []string) {
+	running := 0
+	for _, n := range d.Nodes {
+		if !n.Silent {
+			running++
+		}
+	}
+	for _, n := range d.Nodes {
+		of := ""
+		if running > 1 {
+			of = " of node " + n.name()
+		}
+		for _, part := range []struct {
+			name string
+			said *SyncReport
+		}{{"groups", n.Groups}, {"topic settings", n.Settings}, {"access rules", n.AccessRules}} {
+			begins := part.said != nil && part.said.At.IsZero() && part.said.Off == "" && part.said.Error == "" && d.Taken.Sub(n.Opened) <= 2*cmp.Or(n.Refresh, n.interval())
+			if n.Silent || part.said == nil || begins || part.said == n.Groups && part.said.fine() {
+				continue
+			}
+			lines = append(lines, fmt.Sprintf("%s%s: %s", part.name, of, part.said.words(d.Taken)))
+		}
+	}
+	return lines
+}
+
+// fine says that a look came to its end and left nothing alone.
+func (s *SyncReport) fine() bool {
+	return s.Off == "" && s.Error == "" && !s.At.IsZero() && len(s.Skipped) == 0
+}
+
+// words is how the part stands, in one line.
+func (s *SyncReport) words(now time.Time) string {
+	looked := "never looked at"
+	if !s.At.IsZero() {
+		looked = "looked at " + age(now.Sub(s.At))
+		if ahead(s.At, now) {
+			looked = "looked at by a clock that is ahead"
+		}
+	}
+	switch {
+	case s.Off != "":
+		return "not followed: " + OneLine(s.Off)
+	case s.Error != "":
+		return fmt.Sprintf("HINDERED, %s: %s", looked, OneLine(s.Error))
+	case s.At.IsZero():
+		return notLookedYet
+	case len(s.Skipped) > 0:
+		return fmt.Sprintf("%s, and some were left alone: %s", looked, OneLine(few(s.Skipped)))
+	}
+	return "fine, " + looked
 }
 
 // partitionColumns are those of the table of partitions.

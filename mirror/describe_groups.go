@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -138,8 +139,8 @@ func (d *Description) unlooked() string {
 		if n.Silent || n.ClockAhead {
 			continue
 		}
-		if interval = n.interval(); d.Taken.Sub(n.Opened) > 2*interval {
-			return fmt.Sprintf("%s, though %s runs since %s: its events say what hinders it", neverLooked, n.Owner, stamp(n.Opened))
+		if interval = cmp.Or(n.Refresh, n.interval()); d.Taken.Sub(n.Opened) > 2*interval {
+			return fmt.Sprintf("%s, though %s runs since %s: its events say what hinders it", neverLooked, n.name(), stamp(n.Opened))
 		}
 	}
 	return fmt.Sprintf("%s: the first look is made within %s of the start of a process", neverLooked, span(interval))

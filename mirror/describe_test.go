@@ -155,11 +155,10 @@ func TestSpec1_3DescribeNeverShowsALagThatNobodyKnows(t *testing.T) {
 		lag   string
 	}{
 		"alive":                    {NodeReport{Seen: planTime.Add(-time.Minute)}, statemachine.Mirroring, 0, 0, "30"},
-		"nothing was new for long": {NodeReport{Seen: planTime}, statemachine.Mirroring, 5 * time.Minute, time.Minute, "30"},
-		"dead":                     {NodeReport{Seen: planTime.Add(-silentAfter - 1)}, statemachine.Mirroring, 0, 0, lost},
+		"nothing was new for long": {NodeReport{Seen: planTime, Measured: planTime.Add(-5 * time.Second)}, statemachine.Mirroring, 5 * time.Hour, time.Minute, "30"},
+		"dead":                     {NodeReport{Seen: planTime.Add(-(&NodeReport{}).patience() - 1)}, statemachine.Mirroring, 0, 0, lost},
 		"told by an earlier process of that owner": {NodeReport{Seen: planTime, Opened: planTime.Add(-time.Second)}, statemachine.Mirroring, 2 * time.Second, 0, lost},
-		"not told again when it had to be":         {NodeReport{Seen: planTime}, statemachine.Mirroring, (&NodeReport{}).repeatedAfter() + 1, 0, lost},
-		"the source was not measured then":         {NodeReport{Seen: planTime}, statemachine.Mirroring, 0, silentAfter + 1, lost},
+		"the source was not measured then":         {NodeReport{Seen: planTime}, statemachine.Mirroring, 0, (&NodeReport{}).patience() + 1, lost},
 		"source is down":                           {NodeReport{Seen: planTime, SourceError: "refused"}, statemachine.Mirroring, 0, 0, lost},
 		"failed":                                   {NodeReport{Seen: planTime}, statemachine.Failed, 0, 0, lost},
 		"paused":                                   {NodeReport{Seen: planTime}, statemachine.Paused, 0, 0, lost},
@@ -169,7 +168,7 @@ func TestSpec1_3DescribeNeverShowsALagThatNobodyKnows(t *testing.T) {
 		w.has("m", "t", tc.state)
 		tc.node.Owner, tc.node.Mirror = "o", "m"
 		at := planTime.Add(-tc.at)
-		report(t, c, tc.node, PartitionReport{Mirror: "m", Topic: "t", TopicID: adminTopicID("t"), Owner: "o", State: tc.state, SourceEnd: 100, SourceSeen: at.Add(-tc.seen), DestinationEnd: 70, At: at})
+		report(t, c, tc.node, PartitionReport{Mirror: "m", Topic: "t", TopicID: adminTopicID("t"), Owner: "o", State: tc.state, SourceEnd: 100, SourceSeen: at.Add(-tc.seen), DestinationEnd: 70, At: at, Live: !tc.node.Measured.IsZero()})
 		report(t, c, NodeReport{Owner: "another", Mirror: "m", Seen: planTime})
 		if p := partOf(t, describe(t, w, c), "t", 0); p.Lag.String() != tc.lag {
 			t.Errorf("%s: lag %q, want %q", what, p.Lag, tc.lag)
@@ -317,8 +316,8 @@ func TestLivenessGoesByTheProcess(t *testing.T) {
 		"in step, seldom":     {3 * time.Minute, 10 * time.Minute, true, "MIRRORING: 1 topic", "0"},
 		"late, seldom":        {29 * time.Minute, 10 * time.Minute, true, "MIRRORING: 1 topic", "0"},
 		"dead, seldom":        {31 * time.Minute, 10 * time.Minute, false, "MIRRORING: 1 topic; NO PROCESS was heard of for 31m", "unknown, 0 when last seen"},
-		"alive, often":        {time.Minute, time.Second, true, "MIRRORING: 1 topic", "0"},
-		"dead, often":         {3 * time.Minute, time.Second, false, "MIRRORING: 1 topic; NO PROCESS was heard of for 3m", "unknown, 0 when last seen"},
+		"alive, often":        {14 * time.Second, time.Second, true, "MIRRORING: 1 topic", "0"},
+		"dead, often":         {16 * time.Second, time.Second, false, "MIRRORING: 1 topic; NO PROCESS was heard of for 16s", "unknown, 0 when last seen"},
 		"an interval unknown": {3 * time.Minute, 0, false, "MIRRORING: 1 topic; NO PROCESS was heard of for 3m", "unknown, 0 when last seen"},
 		"a little ahead":      {-3 * time.Second, 0, true, "MIRRORING: 1 topic", "0"},
 		"two hours ahead": {-2*time.Hour + time.Minute, 0, false, "MIRRORING: 1 topic; WHETHER A PROCESS RUNS IS NOT KNOWN: the clock of host-1 is 119m ahead: its age is not known",

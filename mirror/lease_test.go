@@ -142,6 +142,7 @@ func TestAHeartbeatThatWasHeldUpIsNone(t *testing.T) {
 		}
 		doze.Store(0)
 		m.untilInStep()
+		time.Sleep(dozing) // a question that is under way comes to its end
 		m.close()
 	})
 }

@@ -40,6 +40,10 @@ type Config struct {
 	// one's place and fences it [Name]. Two mirrors in one store need two owners.
 	Store statemachine.StateStore
 	Owner string
+	// Node is the machine or service that this process is a part of, to be shown where it is reported [the Owner]. It decides nothing.
+	Node string
+	// Version of the program, to be shown beside it [as it was built: the module's version, or the commit].
+	Version string
 	// TakeFrom are owners that are gone for good, and whose partitions of this mirror become this owner's: a process that still runs under such a name is fenced. Without
 	// it partitions of another owner are refused by name, and not served [none].
 	TakeFrom []string
@@ -126,6 +130,9 @@ func (c *Config) complete() error {
 	}
 	if c.Owner == "" {
 		c.Owner = c.Name
+	}
+	if c.Version == "" {
+		c.Version = builtVersion()
 	}
 	if c.Control == nil {
 		c.Control = NewMemoryControl()

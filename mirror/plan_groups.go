@@ -230,7 +230,7 @@ func (x *PlanGroupPartition) troubled() bool {
 }
 
 // groupsLookedAt is how old a look at groups is at least before it says nothing of now: a look is made at every refresh.
-const groupsLookedAt = silentAfter
+const groupsLookedAt = 2 * time.Minute
 
 func (g *PlanGroup) old(taken time.Time, fresh time.Duration) bool {
 	return g.Seen.IsZero() || taken.Sub(g.Seen) > max(fresh, groupsLookedAt)

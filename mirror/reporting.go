@@ -15,17 +15,16 @@ import (
 // reportGap is the shortest time between two reports: a start of a thousand partitions changes states for seconds, and nobody looks that often.
 const reportGap = time.Second
 
-// refreshedReports is after how many RefreshIntervals a partition is reported of which nothing is new but when it was seen.
-const refreshedReports = 10
+// reportInterval is how often a process says at least that it lives; more often where it refreshes more often. Whoever hears nothing for three times as long, and no less than silentAfter, takes it for dead.
+const reportInterval = 5 * time.Second
 
 // reporting tells other processes, through the Control, how this mirror and its partitions are: at changes of state and at every refresh. What it tells outlives it.
 // Nothing waits for it.
 type reporting struct {
 	m        *Mirror
 	reporter Reporter
-	told     map[TopicPartition]PartitionReport
-	toldAll  time.Time // when all partitions were
-	trouble  string    // that was told of last
+	told     toldReports
+	trouble  string // that was told of last
 
 	forgotten bool // the mirror was deleted, and so were its reports
 	host      string
@@ -33,7 +32,7 @@ type reporting struct {
 
 func (g *reporting) run() {
 	g.host, _ = os.Hostname()
-	tick := time.NewTicker(g.m.cfg.RefreshInterval)
+	tick := time.NewTicker(g.m.reportInterval())
 	defer tick.Stop()
 	defer func() {
 		if g.reporter != nil {
@@ -86,31 +85,23 @@ func (g *reporting) report() error {
 		if err != nil {
 			return err
 		}
-		g.reporter, g.told = r, map[TopicPartition]PartitionReport{}
+		g.reporter, g.told = r, toldReports{}
 	}
 	if g.m.following.gone() {
 		if g.forgotten {
 			return nil
 		}
 		err := g.reporter.Forget(ctx, g.m.cfg.Name)
-		g.forgotten, g.told = err == nil, map[TopicPartition]PartitionReport{}
+		g.forgotten, g.told = err == nil, toldReports{}
 		return err
 	}
 	g.forgotten = false
 	node, partitions := g.m.reports(g.host)
-	all := time.Since(g.toldAll) >= refreshedReports*g.m.cfg.RefreshInterval
-	var fresh []PartitionReport
-	for _, p := range partitions {
-		if was, ok := g.told[TopicPartition{p.Topic, p.Partition}]; all || !ok || !sameButSeen(was, p) {
-			fresh = append(fresh, p)
-		}
-	}
+	fresh := g.told.due(&node, partitions)
 	if err := g.reporter.Report(ctx, node, fresh); err != nil {
 		return err
 	}
-	if all {
-		g.toldAll = node.Seen
-	}
+	g.told.note(fresh)
 	if answer := g.m.answering.untold(); answer != nil {
 		if err := g.reporter.Answer(ctx, *answer); err != nil {
 			return err
@@ -123,15 +114,13 @@ func (g *reporting) report() error {
 	return nil
 }
 
-// sameButSeen says that only moments differ.
-func sameButSeen(a, b PartitionReport) bool {
-	b.At, b.SourceSeen, b.InStep = a.At, a.SourceSeen, a.InStep
-	return a == b
-}
+// reportInterval is how often this process reports at least.
+func (m *Mirror) reportInterval() time.Duration { return min(reportInterval, m.cfg.RefreshInterval) }
 
 // A report is one record, and a storage takes records of some size only: what must be said has to fit. Status has all of it.
 const (
 	maxTroubles = 100
+	maxSkipped  = 20
 	maxWords    = 2000 // bytes of one reason
 )
 
@@ -146,9 +135,11 @@ func shorten(words string) string {
 func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 	s := m.Status()
 	node := NodeReport{
-		Owner: m.cfg.Owner, Mirror: m.cfg.Name, Host: host, PID: os.Getpid(), Opened: m.opened, Seen: s.Taken, Interval: m.cfg.RefreshInterval, DestinationID: s.DestinationClusterID,
+		Owner: m.cfg.Owner, Mirror: m.cfg.Name, Host: host, PID: os.Getpid(), Opened: m.opened, Seen: s.Taken, Interval: m.reportInterval(), Refresh: m.cfg.RefreshInterval, DestinationID: s.DestinationClusterID,
 		SourceError: cmp.Or(m.link.troubled(), m.desk.troubled(), m.desk.unasked()), GroupsSeen: s.Metadata.Groups.At,
+		Node: m.cfg.Node, Version: m.cfg.Version, Groups: s.Metadata.Groups.report(), Settings: s.Metadata.Configs.report(), AccessRules: s.Metadata.ACLs.report(),
 	}
+	measured := max(endsAfter, 2*m.fetchWait()) // how old the newest answer about a partition that is fetched may be
 	var partitions []PartitionReport
 	troubles := 0
 	for _, t := range s.Topics {
@@ -165,6 +156,12 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 			r := PartitionReport{
 				Mirror: p.Mirror, Topic: p.Topic, Partition: p.Partition, TopicID: p.TopicID, Owner: m.cfg.Owner, State: p.State, Reason: shorten(p.Reason), RetryAttempt: p.RetryAttempt,
 				SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen, DestinationStart: p.Start, DestinationEnd: p.Replicated, LostFrom: p.LostFrom, LostTo: p.LostTo, At: s.Taken,
+				OpenTransactions: len(p.InFlight), Live: p.State == statemachine.Mirroring && p.LagUnknown.IsZero() && s.Taken.Sub(p.SourceSeen) <= measured,
+			}
+			for i, x := range p.InFlight {
+				if i == 0 || x.FirstOffset < r.OpenFrom {
+					r.OpenFrom = x.FirstOffset
+				}
 			}
 			if p.LagTime != Unknown {
 				r.InStep = s.Taken.Add(-p.LagTime)
@@ -176,4 +173,20 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 		node.Trouble = append(node.Trouble, fmt.Sprintf("and %d topics more", troubles-maxTroubles))
 	}
 	return node, partitions
+}
+
+// report is how a part of metadata sync stands, in the form in which other processes get it.
+func (s *SyncStatus) report() *SyncReport {
+	r := &SyncReport{Off: shorten(s.Off), At: s.At}
+	if s.Err != nil {
+		r.Error = shorten(s.Err.Error())
+	}
+	for i, line := range s.Skipped {
+		if i == maxSkipped {
+			r.Skipped = append(r.Skipped, fmt.Sprintf("and %d more", len(s.Skipped)-i))
+			break
+		}
+		r.Skipped = append(r.Skipped, shorten(line))
+	}
+	return r
 }

@@ -24,16 +24,29 @@ func reportWriter(owner string) string { return reporterPrefix + owner }
 
 type (
 	nodeReportValue struct {
-		Version       int       `json:"version"`
-		Host          string    `json:"host,omitempty"`
-		PID           int       `json:"pid,omitempty"`
-		Opened        time.Time `json:"opened,omitzero"`
-		Seen          time.Time `json:"seen,omitzero"`
-		Interval      int64     `json:"intervalMs,omitempty"` // milliseconds
-		SourceError   string    `json:"sourceError,omitempty"`
-		DestinationID string    `json:"destinationId,omitempty"`
-		Trouble       []string  `json:"trouble,omitempty"`
-		GroupsSeen    time.Time `json:"groupsSeen,omitzero"`
+		Version       int        `json:"version"`
+		Host          string     `json:"host,omitempty"`
+		PID           int        `json:"pid,omitempty"`
+		Opened        time.Time  `json:"opened,omitzero"`
+		Seen          time.Time  `json:"seen,omitzero"`
+		Interval      int64      `json:"intervalMs,omitempty"` // milliseconds
+		Refresh       int64      `json:"refreshMs,omitempty"`  // milliseconds
+		SourceError   string     `json:"sourceError,omitempty"`
+		DestinationID string     `json:"destinationId,omitempty"`
+		Trouble       []string   `json:"trouble,omitempty"`
+		GroupsSeen    time.Time  `json:"groupsSeen,omitzero"`
+		Node          string     `json:"node,omitempty"`
+		Program       string     `json:"program,omitempty"`
+		Measured      time.Time  `json:"measured,omitzero"`
+		Groups        *syncValue `json:"groups,omitempty"`
+		Settings      *syncValue `json:"settings,omitempty"`
+		AccessRules   *syncValue `json:"accessRules,omitempty"`
+	}
+	syncValue struct {
+		Off     string    `json:"off,omitempty"`
+		At      time.Time `json:"at,omitzero"`
+		Error   string    `json:"error,omitempty"`
+		Skipped []string  `json:"skipped,omitempty"`
 	}
 	partitionReportValue struct {
 		Version          int         `json:"version"`
@@ -49,6 +62,9 @@ type (
 		InStep           time.Time   `json:"inStep,omitzero"`
 		LostFrom         int64       `json:"lostFrom,omitempty"`
 		LostTo           int64       `json:"lostTo,omitempty"`
+		OpenTransactions int         `json:"openTransactions,omitempty"`
+		OpenFrom         int64       `json:"openFrom,omitempty"`
+		Live             bool        `json:"live,omitempty"`
 		At               time.Time   `json:"at,omitzero"`
 	}
 )
@@ -83,20 +99,38 @@ func (s *stateText) UnmarshalText(b []byte) error {
 
 // change is the record of a node's report.
 func (n NodeReport) change() (keyedlog.Change, error) {
-	trouble := make([]string, len(n.Trouble))
-	for i, line := range n.Trouble {
-		trouble[i] = validText(line)
-	}
 	return reportChange(controlKey{recordType: nodeReportRecord, names: []string{n.Owner, n.Mirror}}, nodeReportValue{Version: controlVersion, Host: validText(n.Host), PID: n.PID,
-		Opened: storedTime(n.Opened), Seen: storedTime(n.Seen), Interval: n.Interval.Milliseconds(), SourceError: validText(n.SourceError), DestinationID: validText(n.DestinationID), Trouble: trouble,
-		GroupsSeen: storedTime(n.GroupsSeen)})
+		Opened: storedTime(n.Opened), Seen: storedTime(n.Seen), Interval: n.Interval.Milliseconds(), Refresh: n.Refresh.Milliseconds(), SourceError: validText(n.SourceError), DestinationID: validText(n.DestinationID), Trouble: validTexts(n.Trouble),
+		GroupsSeen: storedTime(n.GroupsSeen), Node: validText(n.Node), Program: validText(n.Version), Measured: storedTime(n.Measured), Groups: n.Groups.value(), Settings: n.Settings.value(),
+		AccessRules: n.AccessRules.value()})
+}
+
+func validTexts(lines []string) (valid []string) {
+	for _, line := range lines {
+		valid = append(valid, validText(line))
+	}
+	return valid
+}
+
+func (s *SyncReport) value() *syncValue {
+	if s == nil {
+		return nil
+	}
+	return &syncValue{validText(s.Off), storedTime(s.At), validText(s.Error), validTexts(s.Skipped)}
+}
+
+func (s *syncValue) report() *SyncReport {
+	if s == nil {
+		return nil
+	}
+	return &SyncReport{s.Off, s.At, s.Error, s.Skipped}
 }
 
 // change is the record of a partition's report, but for the moment of writing.
 func (p PartitionReport) change(written int64) (keyedlog.Change, error) {
 	return reportChange(p.key(), partitionReportValue{Version: controlVersion, Written: written, TopicID: topicIDText(p.TopicID), State: stateText(p.State), Reason: validText(p.Reason),
 		RetryAttempt: p.RetryAttempt, SourceEnd: p.SourceEnd, SourceSeen: storedTime(p.SourceSeen), DestinationStart: p.DestinationStart, DestinationEnd: p.DestinationEnd,
-		InStep: storedTime(p.InStep), LostFrom: p.LostFrom, LostTo: p.LostTo, At: storedTime(p.At)})
+		InStep: storedTime(p.InStep), LostFrom: p.LostFrom, LostTo: p.LostTo, OpenTransactions: p.OpenTransactions, OpenFrom: p.OpenFrom, Live: p.Live, At: storedTime(p.At)})
 }
 
 func (p PartitionReport) key() controlKey {
@@ -130,8 +164,9 @@ func readReports(v keyedlog.View) (Reports, error) {
 			return err
 		}
 		r.Nodes = append(r.Nodes, NodeReport{Owner: k.names[0], Mirror: k.names[1], Host: n.Host, PID: n.PID, Opened: n.Opened, Seen: n.Seen,
-			Interval: time.Duration(n.Interval) * time.Millisecond, SourceError: n.SourceError,
-			DestinationID: n.DestinationID, Trouble: n.Trouble, GroupsSeen: n.GroupsSeen})
+			Interval: time.Duration(n.Interval) * time.Millisecond, Refresh: time.Duration(n.Refresh) * time.Millisecond, SourceError: n.SourceError,
+			DestinationID: n.DestinationID, Trouble: n.Trouble, GroupsSeen: n.GroupsSeen, Node: n.Node, Version: n.Program, Measured: n.Measured, Groups: n.Groups.report(),
+			Settings: n.Settings.report(), AccessRules: n.AccessRules.report()})
 		return nil
 	})
 	if err != nil {
@@ -145,7 +180,7 @@ func readReports(v keyedlog.View) (Reports, error) {
 		}
 		report := PartitionReport{Mirror: k.names[0], Topic: k.names[1], Partition: k.partition, TopicID: TopicID(p.TopicID), Owner: k.names[2], State: statemachine.State(p.State),
 			Reason: p.Reason, RetryAttempt: p.RetryAttempt, SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen, DestinationStart: p.DestinationStart, DestinationEnd: p.DestinationEnd,
-			InStep: p.InStep, LostFrom: p.LostFrom, LostTo: p.LostTo, At: p.At}
+			InStep: p.InStep, LostFrom: p.LostFrom, LostTo: p.LostTo, OpenTransactions: p.OpenTransactions, OpenFrom: p.OpenFrom, Live: p.Live, At: p.At}
 		last := len(r.Partitions) - 1 // reports of one partition are neighbours: the owner ends the key
 		if last < 0 || comparePartitionReports(r.Partitions[last], report) != 0 {
 			r.Partitions = append(r.Partitions, report)
