@@ -25,15 +25,17 @@ var (
 
 // Of a mirror.
 var (
-	mirrorInfo           = series("mirror_info", "1: the mirror runs in this process. An id is empty as long as nobody has told it.", "mirror", "source_cluster_id", "destination_cluster_id")
-	mirrorFenced         = series("mirror_fenced", "1: another process has the mirror, and this one serves nothing of it any more.", "mirror")
-	mirrorTopics         = series("mirror_topics", "Topics of the mirror.", "mirror")
-	mirrorTopicsTrouble  = series("mirror_topics_in_trouble", "Topics that cannot be mirrored as they are.", "mirror")
-	mirrorPartitions     = series("mirror_partitions", "Partitions in this state, without those that another process has.", "mirror", "state")
-	mirrorHalted         = series("mirror_halted_partitions", "Partitions that another process has, and that this one has stopped serving.", "mirror")
-	mirrorNotRetried     = series("mirror_failed_partitions_not_retried", "FAILED partitions that are not tried again by themselves: a person has to act.", "mirror")
-	mirrorNeedConsent    = series("mirror_partitions_needing_consent", "Partitions whose start would drop records of the copy, and waits for a person's consent.", "mirror")
-	mirrorRPO            = series("mirror_rpo_seconds", "How old the oldest copy is: seconds since the last moment at which it held everything then known at the source, of the partition that is worst. Absent while it is unknown of any.", "mirror")
+	mirrorInfo          = series("mirror_info", "1: the mirror runs in this process. An id is empty as long as nobody has told it.", "mirror", "source_cluster_id", "destination_cluster_id")
+	mirrorFenced        = series("mirror_fenced", "1: another process has the mirror, and this one serves nothing of it any more.", "mirror")
+	mirrorTopics        = series("mirror_topics", "Topics of the mirror.", "mirror")
+	mirrorTopicsTrouble = series("mirror_topics_in_trouble", "Topics that cannot be mirrored as they are.", "mirror")
+	mirrorPartitions    = series("mirror_partitions", "Partitions in this state, without those that another process has.", "mirror", "state")
+	mirrorHalted        = series("mirror_halted_partitions", "Partitions that another process has, and that this one has stopped serving.", "mirror")
+	mirrorNotRetried    = series("mirror_failed_partitions_not_retried", "FAILED partitions that are not tried again by themselves: a person has to act.", "mirror")
+	mirrorNeedConsent   = series("mirror_partitions_needing_consent", "Partitions whose start would drop records of the copy, and waits for a person's consent.", "mirror")
+	mirrorRPO           = series("mirror_rpo_seconds",
+		"How old the oldest copy is: seconds since the last moment at which it held everything then known at the "+
+			"source, of the partition that is worst. Absent while it is unknown of any.", "mirror")
 	mirrorRPOUnknown     = series("mirror_rpo_unknown", "1: there are copies of unknown age.", "mirror")
 	mirrorUnknownAge     = series("mirror_copies_of_unknown_age", "Partitions of which it is not known how old their copy is, and topics that have no copy yet.", "mirror")
 	mirrorLagUnknown     = series("mirror_lag_unknown_partitions", "Partitions whose lag in offsets cannot be measured now.", "mirror")
@@ -42,11 +44,13 @@ var (
 	mirrorOpen           = series("mirror_open_transactions", "Transactions that are open in the copies: a failover aborts them.", "mirror")
 	mirrorStoreTrouble   = series("mirror_store_trouble", "1: the state store does not take what is written.", "mirror")
 	mirrorGroups         = series("mirror_groups", "Groups of the source that are followed.", "mirror")
-	syncAge              = series("mirror_sync_age_seconds", "Seconds since this part of metadata sync (groups, settings, rules) last came to its end without an error. Absent when it never has, and when it is off.", "mirror", "part")
-	syncUnknown          = series("mirror_sync_unknown", "1: this part is to be followed, and no look has come to its end in this process.", "mirror", "part")
-	syncOff              = series("mirror_sync_off", "1: this part is not followed at all: one side cannot, or nothing is to be followed.", "mirror", "part")
-	syncTrouble          = series("mirror_sync_trouble", "1: the last look at this part ended with an error.", "mirror", "part")
-	syncSkipped          = series("mirror_sync_skipped", "What the last look at this part left alone.", "mirror", "part")
+	syncAge              = series("mirror_sync_age_seconds",
+		"Seconds since this part of metadata sync (groups, settings, rules) last came to its end without an "+
+			"error. Absent when it never has, and when it is off.", "mirror", "part")
+	syncUnknown = series("mirror_sync_unknown", "1: this part is to be followed, and no look has come to its end in this process.", "mirror", "part")
+	syncOff     = series("mirror_sync_off", "1: this part is not followed at all: one side cannot, or nothing is to be followed.", "mirror", "part")
+	syncTrouble = series("mirror_sync_trouble", "1: the last look at this part ended with an error.", "mirror", "part")
+	syncSkipped = series("mirror_sync_skipped", "What the last look at this part left alone.", "mirror", "part")
 )
 
 // Counted in this process.
@@ -60,16 +64,26 @@ var (
 
 // Of a partition. Each of these is one series a partition: more names cost more than they tell.
 var (
-	partitionState       = series("partition_state", "1: the partition is in this state. Others have no series.", "mirror", "topic", "partition", "state")
-	partitionSource      = series("partition_source_end_offset", "High watermark at the source as last measured. Absent when it never was.", "mirror", "topic", "partition")
-	partitionEnd         = series("partition_destination_end_offset", "Where the copy ends.", "mirror", "topic", "partition")
-	partitionReplicated  = series("partition_replicated_offset", "Below it enough brokers hold the copy.", "mirror", "topic", "partition")
-	partitionLag         = series("partition_lag_offsets", "Offsets that the source has and the copy does not hold. Absent while it cannot be measured.", "mirror", "topic", "partition")
-	partitionLagSeconds  = series("partition_lag_seconds", "Seconds since the last moment at which the copy held everything then known at the source. Absent when there is none.", "mirror", "topic", "partition")
-	partitionLagUnknown  = series("partition_lag_unknown", "1: the lag in offsets cannot be measured now.", "mirror", "topic", "partition")
-	partitionAttempts    = series("partition_failed_attempts", "Attempts of a FAILED partition that have failed. Absent of others, and of one that is not tried again.", "mirror", "topic", "partition")
-	partitionNotRetried  = series("partition_not_retried", "1: the partition is FAILED and not tried again by itself. Absent of others.", "mirror", "topic", "partition")
-	partitionLost        = series("partition_last_lost_offsets", "Offsets in the last range that was gone at the source before it was copied. Absent when there was none.", "mirror", "topic", "partition")
-	partitionDropped     = series("partition_last_dropped_offsets", "Offsets in the last range that was cut from the copy in this process. Absent when there was none.", "mirror", "topic", "partition")
-	partitionNeedConsent = series("partition_consent_needed_offsets", "Offsets of the copy that a start would drop, and that wait for a person's consent. Absent when there are none.", "mirror", "topic", "partition")
+	partitionState      = series("partition_state", "1: the partition is in this state. Others have no series.", "mirror", "topic", "partition", "state")
+	partitionSource     = series("partition_source_end_offset", "High watermark at the source as last measured. Absent when it never was.", "mirror", "topic", "partition")
+	partitionEnd        = series("partition_destination_end_offset", "Where the copy ends.", "mirror", "topic", "partition")
+	partitionReplicated = series("partition_replicated_offset", "Below it enough brokers hold the copy.", "mirror", "topic", "partition")
+	partitionLag        = series("partition_lag_offsets", "Offsets that the source has and the copy does not hold. Absent while it cannot be measured.", "mirror", "topic", "partition")
+	partitionLagSeconds = series("partition_lag_seconds",
+		"Seconds since the last moment at which the copy held everything then known at the "+
+			"source. Absent when there is none.", "mirror", "topic", "partition")
+	partitionLagUnknown = series("partition_lag_unknown", "1: the lag in offsets cannot be measured now.", "mirror", "topic", "partition")
+	partitionAttempts   = series("partition_failed_attempts",
+		"Attempts of a FAILED partition that have failed. Absent of others, and of one "+
+			"that is not tried again.", "mirror", "topic", "partition")
+	partitionNotRetried = series("partition_not_retried", "1: the partition is FAILED and not tried again by itself. Absent of others.", "mirror", "topic", "partition")
+	partitionLost       = series("partition_last_lost_offsets",
+		"Offsets in the last range that was gone at the source before it was copied. "+
+			"Absent when there was none.", "mirror", "topic", "partition")
+	partitionDropped = series("partition_last_dropped_offsets",
+		"Offsets in the last range that was cut from the copy in this process. Absent "+
+			"when there was none.", "mirror", "topic", "partition")
+	partitionNeedConsent = series("partition_consent_needed_offsets",
+		"Offsets of the copy that a start would drop, and that wait for a person's consent. "+
+			"Absent when there are none.", "mirror", "topic", "partition")
 )
