@@ -34,7 +34,7 @@ func startSource(t *testing.T, topics ...string) *kfake.Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(fake.Close)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(fake.ListenAddrs()...))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(fake.ListenAddrs()...), kgo.DisableIdempotentWrite()) // its ids would be as no Kafka gives them out
 	if err != nil {
 		t.Fatal(err)
 	}

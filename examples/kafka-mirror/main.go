@@ -1,23 +1,36 @@
-// Command kafka-mirror has the verbs of mirrors on a command line, in the shape of KIP-1279's tool. It says what is wanted; the processes that run the mirrors follow. It needs
-// none of them, and no source: a failover can be recorded while everything else is dead.
+// Command kafka-mirror has the verbs of mirrors on a command line, in the shape of KIP-1279's tool, and is the mirror node that carries them out. A verb says what is wanted; the nodes
+// follow. It needs none of them, and no source: a failover can be recorded while everything else is dead.
+//
+//	kafka-mirror run --config node.properties
 //
 //	kafka-mirror --bootstrap-server HOST:PORT --preflight --mirror dr --mirror-config dr.properties
 //	kafka-mirror --bootstrap-server HOST:PORT --create --mirror dr --mirror-config dr.properties
-//	kafka-mirror --bootstrap-server HOST:PORT --start --mirror dr --topics orders,payments
+//	kafka-mirror --bootstrap-server HOST:PORT --start --mirror dr --topics orders,payments --wait
 //	kafka-mirror --bootstrap-server HOST:PORT --describe --mirror dr
 //	kafka-mirror --bootstrap-server HOST:PORT --stop --mirror dr --all-topics --dry-run
+//	kafka-mirror --bootstrap-server HOST:PORT --failback --mirror dr --all-topics --dry-run
 //	kafka-mirror --settings
+//
+//	kafka-mirror acls --principal User:mirror
+//	kafka-mirror leave --config node.properties --report
+//	kafka-mirror give-up --config node.properties --mirror dr --dry-run
 //
 // The desired state is in topics of the destination cluster (--bootstrap-server, with Kafka's client settings in --command-config), or in a folder (--store), as in
 // examples/custombroker, which has it in DIR/states.
 //
+// --wait waits until what is recorded has come about: MIRRORING after --start, --resume and --failback, STOPPED after --stop, PAUSED after --pause, not FAILED after --recover, a process
+// that runs the mirror after --create, and after --delete that its states are taken out. It shows a line for each change, on standard error if there is a document.
+//
 // # What needs consent
 //
-// --stop and --delete, a --start that takes a topic over from another mirror, and an --alter of mirror.topics.exclude open topics for clients, or take something away. They print
-// the two clusters and the plan first, and need --reason and one of
+// --stop, --delete and --failback, a --start that takes a topic over from another mirror, and an --alter of mirror.topics.exclude open topics for clients, or take something away. They
+// print the two clusters and the plan first, and need --reason and one of
 //
 //   - --plan HASH, of a dry run: the verb is refused if it would do anything else now;
 //   - --destination-cluster-id ID, where that can be compared, and --yes or the answer "yes" at a terminal.
+//
+// The plan of a failback is made by the process that runs the mirror, which alone can compare both clusters; that it was asked for one is recorded, by --dry-run too. leave and give-up show
+// what they would do and need consent as well.
 //
 // # Exit status
 //
@@ -131,7 +144,12 @@ func (p *program) confirm(ctx context.Context, shown mirror.Result) error {
 	case p.terminal == nil:
 		return usage("add --yes, because there is no terminal to ask at; nothing has changed")
 	}
-	fmt.Fprintf(p.complaints, "--%s as shown? Type yes: ", p.verb)
+	return p.ask(ctx, fmt.Sprintf("--%s as shown", p.verb))
+}
+
+// ask asks at the terminal; everything but "yes" is no.
+func (p *program) ask(ctx context.Context, what string) error {
+	fmt.Fprintf(p.complaints, "%s? Type yes: ", what)
 	answer := make(chan string, 1)
 	go func() { // a read cannot be interrupted, so it ends with the process
 		line, _ := p.terminal.ReadString('\n')

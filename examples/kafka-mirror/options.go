@@ -206,7 +206,7 @@ func help() string {
 		}
 	})
 	b.WriteString(`
---stop, --delete, a --start that takes a topic over from another mirror and an --alter of mirror.topics.exclude show what they would do first, and need --reason and one of
+--stop, --delete, --failback, a --start that takes a topic over from another mirror and an --alter of mirror.topics.exclude show what they would do first, and need --reason and one of
 --plan HASH; --destination-cluster-id ID and --yes, or "yes" at a terminal.
 
 Exit status:

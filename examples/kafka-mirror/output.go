@@ -43,7 +43,7 @@ func exitStatus(err error) int {
 		return 7
 	case errors.As(err, new(*node.FileError)):
 		return 2
-	case errors.As(err, new(*shownError)), errors.Is(err, errDeclined):
+	case errors.As(err, new(*shownError)), errors.Is(err, errDeclined), errors.As(err, new(refusal)), errors.Is(err, node.ErrStays):
 		return 1
 	case errors.As(err, &e):
 		switch e.Code {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,10 +20,8 @@ func (p *program) nodeFile(f *flag.FlagSet, args []string) (*node.File, error) {
 	f.SetOutput(io.Discard)
 	path := f.String("config", "", "`FILE` of the node, node.properties")
 	switch err := f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil, err
 	case err != nil:
-		return nil, usage("%s: %v (kafka-mirror -help lists the options)", f.Name(), err)
+		return nil, mistaken(f, err)
 	case f.NArg() > 0:
 		return nil, usage("%s: what is %q? Every option begins with dashes", f.Name(), f.Arg(0))
 	case *path == "":

@@ -150,12 +150,28 @@ func (s *progress) show(d mirror.Description) {
 		}
 		all = append(all, t.Partitions...)
 		if len(s.topics) <= eachTopic {
-			say(t.Topic, inStates(t.Partitions))
+			words := inStates(t.Partitions)
+			if why := troubleOf(d, t.Topic); len(t.Partitions) == 0 && why != "" {
+				words = why
+			}
+			say(t.Topic, words)
 		}
 	}
 	if len(s.topics) > eachTopic {
 		say(fmt.Sprintf("%d topics", len(s.topics)), inStates(all))
 	}
+}
+
+// troubleOf is why a process does not mirror a topic, "" if none says so.
+func troubleOf(d mirror.Description, topic string) string {
+	for _, n := range d.Nodes {
+		for _, line := range n.Trouble {
+			if why, ok := strings.CutPrefix(line, topic+": "); ok {
+				return why
+			}
+		}
+	}
+	return ""
 }
 
 // inStates says how many partitions are in which state, and why one of them failed.
