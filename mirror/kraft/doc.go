@@ -25,7 +25,7 @@
 //	takeover.go       Log.CloseForWrites: this process becomes the leader of a partition that is the clients'
 //	recovery.go       what partitions hold, after a restart
 //	producerids.go    keeps the cluster's producer ids above the mirrored ones
-//	give.go           moving a partition to another mirror process; force.go: opening without any
+//	give.go           moving a partition to another mirror process; force.go: opening without any (node.GiveUp does it for a whole node, and records it)
 //	left.go           what a cluster has of a node id; unregister.go: the kill switch
 //	foreign.go        partitions of others that the cluster places here; limits.go: largest batches; settings.go, remembered.go: what is to be put back
 //	readable.go       the listener for clients, if there is one
