@@ -18,12 +18,15 @@ type before struct {
 	mirror.Description
 }
 
+// adviceBound is how long a verb is held up at most for the sake of advice.
+const adviceBound = 5 * time.Second
+
 // standings looks at the mirror for advise. Nothing else depends on it.
 func (p *program) standings(ctx context.Context) before {
 	if !slices.Contains([]string{"start", "pause", "resume", "recover"}, p.verb) {
 		return before{}
 	}
-	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	bounded, stop := context.WithTimeout(ctx, min(p.timeout, adviceBound))
 	defer stop()
 	a, err := p.admin(p.mirror)
 	if err != nil {

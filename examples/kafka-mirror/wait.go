@@ -102,7 +102,10 @@ func (p *program) await(ctx context.Context, a *mirror.Admin, r mirror.Result) e
 			return &endedError{1, fmt.Errorf("%w. What is recorded stays", err)}
 		}
 	}
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case ctx.Err() != nil:
+		return &endedError{4, fmt.Errorf("%w. What is recorded stays; --describe shows how it goes on", err)}
+	case errors.Is(err, context.DeadlineExceeded):
 		return &endedError{4, notInTime(err, p.waits)}
 	}
 	return err
