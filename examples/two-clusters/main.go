@@ -102,7 +102,8 @@ func lookAround(ctx context.Context, say func(format string, args ...any)) error
 		return missing(what + ". Needed are java 17 or later, and mvn 3.8 or later to fetch Kafka once; as on Debian: apt-get install default-jdk-headless maven")
 	}
 	if jars := filepath.Join(kafkatest.CacheDir(), "kafka-"+kafkatest.DefaultVersion); os.Getenv("CLUSTERMIRROR_KAFKA_VERSION") == "" {
-		if _, err := os.Stat(jars); err != nil {
+		_, err := os.Stat(jars)
+		if _, none := exec.LookPath("mvn"); err != nil && none == nil {
 			say("Maven fetches Apache Kafka %s, once, into %s", kafkatest.DefaultVersion, jars)
 		}
 	}

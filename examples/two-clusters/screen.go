@@ -68,6 +68,9 @@ func (s *screen) live(done <-chan struct{}) {
 // show draws the table, or prints its line if something in it has changed.
 func (s *screen) show() {
 	rows := s.rows()
+	if len(rows) == 0 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := fmt.Sprintf("%5.1fs", time.Since(s.began).Seconds())

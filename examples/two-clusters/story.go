@@ -40,10 +40,11 @@ type life struct {
 	clients    *clients
 	numbers    atomic.Int64 // of records
 
-	mu      sync.Mutex
-	watched *side // where the mirror is that the table shows
-	mirror  string
-	head    string // its headline
+	mu       sync.Mutex
+	starting bool  // the clusters do, for the first time
+	watched  *side // where the mirror is that the table shows
+	mirror   string
+	head     string // its headline
 
 	killed time.Time
 	dead   disks            // of the east when it was dead
@@ -112,6 +113,9 @@ func (l *life) begin() error {
 		return err
 	}
 	l.screen.act(1, "Two clusters", fmt.Sprintf("Two real Kafka clusters start on this machine, %s each (%s), as they come: no plug-in, and no setting for mirrors. Clients will use the east; the west stands by.", count(brokers, "broker"), why))
+	l.mu.Lock()
+	l.starting = true
+	l.mu.Unlock()
 	built := make(chan error, 1)
 	go func() { built <- l.cmd.build(l.ctx) }()
 	east, west, err := startSides(l.stage, brokers, l.place)
@@ -514,7 +518,7 @@ func (l *life) watch(done <-chan struct{}) {
 // rows are those of the table.
 func (l *life) rows() []row {
 	l.mu.Lock()
-	east, west, mirror, head := l.east, l.west, l.mirror, l.head
+	east, west, mirror, head, starting := l.east, l.west, l.mirror, l.head, l.starting
 	l.mu.Unlock()
 	var rows []row
 	for _, s := range []*side{east, west} {
@@ -528,7 +532,7 @@ func (l *life) rows() []row {
 	if read := l.ledger.readAt("east") + l.ledger.readAt("west"); read > 0 {
 		rows = append(rows, row{group, fmt.Sprintf("%d records read, %d of them twice", read, l.ledger.readTwice())})
 	}
-	if len(rows) == 0 {
+	if len(rows) == 0 && starting {
 		rows = append(rows, row{"", "both clusters start"})
 	}
 	return rows
