@@ -31,7 +31,7 @@ Verbs record what is wanted; nil says that it is recorded, not that it is done. 
 wait and report. All of them end with their context, and none of them needs the source, except PlanFailback and what follows from it.
 
 A Mirror that is opened exists by that. Where processes share a Control, each may use the verbs, and look at a mirror whose process has died: an Admin of one's own has
-Create, Delete, AlterConfig, Start, Stop, Pause, Resume, Recover, AskFailback, Failback, List, Describe and History. Each verb has a dry run, and a dry run a plan:
+Create, Delete, AlterConfig, Start, Stop, Pause, Resume, Recover, AskFailback, Failback, Await, List, Describe and History. Each verb has a dry run, and a dry run a plan:
 
 	control := mirror.NewMemoryControl() // mirror.NewControl makes one that processes share
 	admin, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "dr", Control: control, States: store, Destination: dst, Strict: true})
@@ -62,6 +62,13 @@ everything else is. A question waits QuestionLife for its answer, and a newer on
 		return err
 	}
 	_, err = admin.Failback(ctx, back, mirror.ConsentOptions{Intent: mirror.Intent{Reason: "east is back", Plan: dry.Plan}})
+
+Admin.Await waits until topics are where a verb wants them, also where the mirror runs elsewhere, and says what is missing and why: no process runs it, a consent is needed …
+Description.Protection is the verdict for a script: whether what would be lost now is known.
+
+What Describe shows comes from the Control, the state store and reports. A process reports every five seconds that it lives, so fifteen seconds after its last word it is said not to run; what
+it says of a partition is about ten seconds old at most, however many partitions there are and however long nothing happened in one. Hosts whose clocks are more than a few seconds apart look
+dead, or not known to live, to each other.
 
 The night of the failover:
 
@@ -162,6 +169,6 @@ unreachable source. Nothing in this package or that one does I/O of its own (Fil
   - Of what surrounds the records groups' offsets, topic settings and access rules follow; quotas, users and their passwords, tokens and the settings of brokers do not.
   - A Mirror belongs to one process at a time. A second one that opens the same owner's store fences the first, which stops writing (ErrFenced, Status.Fenced). A call that was
     already inside a Log when its process was held up (SIGSTOP) finishes when it wakes; only the Log's own leader epoch can stop that one.
-  - Clocks of processes are compared where reports are shown: an age by a clock that is behind cannot be told from silence, and is shown as the node's own.
+  - Clocks of processes are compared where reports are shown: an age by a clock that is behind cannot be told from silence, and is shown as the node's own. A clock ten seconds behind is enough.
 */
 package mirror

@@ -8,9 +8,9 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-const reportedFor = 20 * time.Minute
+const reportedFor = 10 * time.Minute
 
-// reportLife feeds twenty minutes of reports, one every five seconds, of many partitions to the rule, and counts what it has written. At each report it checks what others would read.
+// reportLife feeds ten minutes of reports, one every five seconds, of many partitions to the rule, and counts what it has written. At each report it checks what others would read.
 func reportLife(t *testing.T, partitions int, step func(p *PartitionReport, now time.Time)) (written int) {
 	t.Helper()
 	told, shown := toldReports{}, toldReports{}
@@ -66,8 +66,8 @@ func TestReportsOfManyPartitionsAreFew(t *testing.T) {
 			if p.Partition == 7 && now.Second() < 9 {
 				p.State, p.Live = statemachine.Failed, false
 			}
-		}, many + 2*20},
-		"paused, and looked at again and again": {func(p *PartitionReport, now time.Time) { p.State, p.Live = statemachine.Paused, false }, many * 4},
+		}, many + 2*10},
+		"paused, and looked at again and again": {func(p *PartitionReport, now time.Time) { p.State, p.Live = statemachine.Paused, false }, many * 2},
 		"open for clients, who write": {func(p *PartitionReport, now time.Time) {
 			p.State, p.Live, p.SourceSeen = statemachine.Stopped, false, firstTime
 			p.DestinationEnd++
@@ -79,7 +79,7 @@ func TestReportsOfManyPartitionsAreFew(t *testing.T) {
 		}, many + steps/2},
 	} {
 		if got := reportLife(t, many, tc.step); got < many || got > tc.most {
-			t.Errorf("%s: %d records of partitions in twenty minutes, want %d at most", what, got, tc.most)
+			t.Errorf("%s: %d records of partitions in ten minutes, want %d at most", what, got, tc.most)
 		}
 	}
 }

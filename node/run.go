@@ -54,7 +54,7 @@ func (r *run) once(ctx context.Context) error {
 		return err
 	}
 	c := mirror.Config{
-		Name: r.name, OpenSource: r.n.cfg.OpenSource, Destination: r.n.destination, Store: keyedlog.NewStateStore(r.n.records), Control: r.n.control,
+		Name: r.name, Node: r.n.cfg.Name, Version: r.n.cfg.Version, OpenSource: r.n.cfg.OpenSource, Destination: r.n.destination, Store: keyedlog.NewStateStore(r.n.records), Control: r.n.control,
 		Sink: r.n.cfg.Sink, Logger: r.n.cfg.Logger, OnEvent: func(e mirror.Event) {
 			r.n.collector.Observe(e)
 			r.n.cfg.OnEvent(e)
