@@ -39,9 +39,32 @@ func (p *program) failback(ctx context.Context, a *mirror.Admin, state mirror.Co
 		p.showFailback(p.out)
 		return err
 	}
+	if p.place.topics == nil {
+		if a, err = p.adminOf(p.mirror, plannedTopics{&plan}); err != nil {
+			return err
+		}
+	}
 	return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
 		return a.Failback(ctx, plan, mirror.ConsentOptions{DryRun: dryRun, Intent: intent})
 	}, true)
+}
+
+// plannedTopics are the destination's topics as the process saw them that made the plan: with the desired state in a folder nobody else can be asked.
+type plannedTopics struct{ plan *mirror.FailbackPlan }
+
+func (plannedTopics) ClusterID(context.Context) (string, error) { return "", nil }
+
+func (l plannedTopics) Topic(_ context.Context, name string) (mirror.Topic, error) {
+	t := mirror.Topic{Name: name}
+	for _, p := range l.plan.Partitions {
+		if p.Topic == name {
+			t.ID, t.Partitions = p.TopicID, max(t.Partitions, p.Partition+1)
+		}
+	}
+	if t.Partitions == 0 {
+		return t, fmt.Errorf("%w %q", mirror.ErrUnknownTopic, name)
+	}
+	return t, nil
 }
 
 // failbackPlan is the plan of an earlier dry run, which the mirror's process has kept, or a new one.

@@ -17,9 +17,11 @@ import (
 // act is a verb that records something, or with dryRun says what it would record.
 type act func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error)
 
-func (p *program) admin(name string) (*mirror.Admin, error) {
+func (p *program) admin(name string) (*mirror.Admin, error) { return p.adminOf(name, p.place.topics) }
+
+func (p *program) adminOf(name string, destination mirror.TopicLookup) (*mirror.Admin, error) {
 	return mirror.NewAdmin(mirror.AdminConfig{
-		Mirror: name, Control: mirror.NewControl(p.place.records), States: keyedlog.NewStateStore(p.place.records), Destination: p.place.topics, DestinationAssumed: true, OpenSource: kafkasource.Open,
+		Mirror: name, Control: mirror.NewControl(p.place.records), States: keyedlog.NewStateStore(p.place.records), Destination: destination, DestinationAssumed: true, OpenSource: kafkasource.Open,
 		Operator: mirror.Operator{Client: "kafka-mirror"}, Strict: true, DestinationBootstrap: p.place.name,
 	})
 }
