@@ -31,7 +31,7 @@ offset that no broker has, without session, without waiting. It answers OFFSET_O
 # Consumers
 
 A Fetch is answered with a follower (PreferredReadReplica), the high watermark and the log start of the partition, no records, and no last stable offset (-1). Consumers then read from the follower, and come back after
-metadata.max.age.ms (5 min), or when the follower does not answer. Which follower: Partition.Read. None: REPLICA_NOT_AVAILABLE (9), upon which clients look at the metadata and ask again.
+metadata.max.age.ms (5 min), or when the follower does not answer (Java; franz-go 1.22 stays with a follower that dies until that is back, or the partition has another leader). Which follower: Partition.Read. None: REPLICA_NOT_AVAILABLE (9), upon which clients look at the metadata and ask again.
 
 Fetch below version 11 cannot be told of another replica. Clients that ask for the versions find that this node has none below 11; one that sends it all the same gets UNSUPPORTED_VERSION (35) for the partitions
 that are led here. Such clients, and those that send version 11 and do not follow (Java before 2.4), read mirrored topics when they are stopped.

@@ -100,6 +100,7 @@ func (l *Log) Fetch(q replicaserver.FetchQuery) replicaserver.FetchAnswer {
 		return a
 	}
 	l.accept(f, q, a.Back)
+	l.keepUp(f)
 	if f.begins > l.start {
 		l.followStarts()
 	}
@@ -152,6 +153,17 @@ func (l *Log) accept(f *follower, q replicaserver.FetchQuery, back bool) {
 	} else {
 		l.told()
 	}
+}
+
+// keepUp notes until when a follower was in step, as Kafka does (Replica.updateFetchStateOrThrow): now, if it has what is replicated; when it fetched before, if it has by now what was replicated then. Under mu.
+func (l *Log) keepUp(f *follower) {
+	switch {
+	case f.position >= l.replicated:
+		f.inStep = f.seen
+	case f.position >= f.replicatedBefore:
+		f.inStep = f.seenBefore
+	}
+	f.seenBefore, f.replicatedBefore = f.seen, l.replicated
 }
 
 // endOf is where an epoch ends here: Kafka's rule over our cache, but for one thing. A Kafka leader's cache begins its own epoch at its end when it becomes leader, so that a follower whose

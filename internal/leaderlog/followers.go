@@ -13,6 +13,8 @@ type Follower struct {
 	Position int64     // its copy is ours up to here; -1: it has not fetched since Begin
 	Seen     time.Time // its last fetch, the zero time if there was none since Begin
 	Since    time.Time // when it began to be waited for: it became a replica, registered anew, or Begin came
+	// InStep is until when it had all that is replicated, but for what came while it fetched; the zero time: never. One that copies as fast as records come is in step all the time.
+	InStep time.Time
 	// Truncated says that it has fetched and agreed since the last Begin, TruncateTo or ResetTo.
 	Truncated bool
 	// Limit is the lowest end left by Begin, TruncateTo or ResetTo of which it is not certain yet that it followed it; -1: none. From there on it may hold what was cut. Whoever
@@ -46,6 +48,10 @@ type follower struct {
 	registered  int64     // its broker epoch as the cluster has it; -1 unknown
 	brokerEpoch int64     // under which it fetched last; -1 never, or unknown
 	seen        time.Time
+	inStep      time.Time // until when it had what is replicated; the zero time: it never did
+
+	seenBefore       time.Time // of the fetch before, and what was replicated then
+	replicatedBefore int64
 }
 
 // agreed says that all that it holds is ours.
@@ -117,7 +123,7 @@ func (l *Log) Followers() []Follower {
 func (l *Log) report() []Follower {
 	all := make([]Follower, len(l.followers))
 	for i, f := range l.followers {
-		all[i] = Follower{Broker: f.id, Live: f.live, Position: f.position, Seen: f.seen, Since: f.since, Truncated: f.truncated, Limit: f.limit, LogStart: f.logStart, BrokerEpoch: f.brokerEpoch}
+		all[i] = Follower{Broker: f.id, Live: f.live, Position: f.position, Seen: f.seen, InStep: f.inStep, Since: f.since, Truncated: f.truncated, Limit: f.limit, LogStart: f.logStart, BrokerEpoch: f.brokerEpoch}
 		if f.limit == none {
 			all[i].Limit = -1
 		}

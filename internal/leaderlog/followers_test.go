@@ -92,10 +92,10 @@ func TestFollowersAreReported(t *testing.T) {
 	l.Fetch(q)
 	l.SetFollowers([]int32{2, 4}, []int32{4}, nil, 1)
 	got := l.Followers()
-	if want := (Follower{Broker: 2, Position: 0, Seen: clock, Truncated: true, Limit: -1, LogStart: 0, BrokerEpoch: -1}); got[0] != want {
+	if want := (Follower{Broker: 2, Position: 0, Seen: clock, Since: clock, InStep: clock, Truncated: true, Limit: -1, LogStart: 0, BrokerEpoch: -1}); got[0] != want {
 		t.Errorf("%+v", got[0])
 	}
-	if want := (Follower{Broker: 4, Live: true, Position: -1, Limit: 0, LogStart: -1, BrokerEpoch: -1}); got[1] != want || len(got) != 2 {
+	if want := (Follower{Broker: 4, Live: true, Position: -1, Since: clock, Limit: 0, LogStart: -1, BrokerEpoch: -1}); got[1] != want || len(got) != 2 {
 		t.Errorf("%+v", got[1:])
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -158,13 +159,28 @@ func (r *readLog) Read(q clientlistener.ReadQuestion) clientlistener.ReadAnswer 
 		answer.Code = kerr.OffsetOutOfRange.Code
 		return answer
 	}
+	var ok bool
+	if answer.Replica, ok = chooseFollower(r.log.Followers(), r.d.clientsRacks(), a.HighWatermark, q, time.Now()); !ok {
+		answer.Code = kerr.ReplicaNotAvailable.Code
+	}
+	return answer
+}
+
+// inStepWithin is how long ago a follower may have had all that is replicated. At any one moment those that copy as fast as records come lack the newest; Kafka has 30 s (replica.lag.time.max.ms).
+const inStepWithin = 10 * time.Second
+
+// chooseFollower chooses one of the followers. racks are those of the brokers that live and that clients can reach.
+func chooseFollower(followers []leaderlog.Follower, racks map[int32]string, replicated int64, q clientlistener.ReadQuestion, now time.Time) (int32, bool) {
 	var ids, near []int32
-	for _, f := range r.inStep(max(a.HighWatermark, q.Offset)) {
+	for _, f := range inStep(followers, racks, q.Offset) {
+		if f.Position < replicated && now.Sub(f.InStep) > inStepWithin {
+			continue
+		}
 		if f.LogStart > q.Offset {
 			continue // its retention went further
 		}
 		ids = append(ids, f.Broker)
-		if rack := r.rack(f.Broker); rack != "" && rack == q.Rack {
+		if rack := racks[f.Broker]; rack != "" && rack == q.Rack {
 			near = append(near, f.Broker)
 		}
 	}
@@ -172,29 +188,35 @@ func (r *readLog) Read(q clientlistener.ReadQuestion) clientlistener.ReadAnswer 
 		ids = near
 	}
 	if len(ids) == 0 {
-		answer.Code = kerr.ReplicaNotAvailable.Code
-		return answer
+		return -1, false
 	}
-	answer.Replica = ids[q.Spread%uint64(len(ids))]
-	return answer
+	return ids[q.Spread%uint64(len(ids))], true
 }
 
 // inStep are the live followers whose copies are ours up to an offset, and that clients can reach.
-func (r *readLog) inStep(offset int64) []leaderlog.Follower {
-	reached := map[int32]bool{}
-	for _, b := range r.d.clientsBrokers() {
-		reached[b.ID] = true
-	}
-	return slices.DeleteFunc(r.log.Followers(), func(f leaderlog.Follower) bool { return !f.Live || !f.Has(offset) || !reached[f.Broker] })
+func inStep(followers []leaderlog.Follower, racks map[int32]string, offset int64) []leaderlog.Follower {
+	return slices.DeleteFunc(followers, func(f leaderlog.Follower) bool {
+		_, reached := racks[f.Broker]
+		return !f.Live || !f.Has(offset) || !reached
+	})
 }
 
-func (r *readLog) rack(broker int32) (rack string) {
-	r.d.meta.look(func(im *clustermetadata.Image) {
-		if b, ok := im.Broker(broker); ok {
-			rack = b.Rack
+// clientsRacks are the racks of the stock brokers that are alive and have the listener for clients, "" for none.
+func (d *Destination) clientsRacks() map[int32]string {
+	racks := map[int32]string{}
+	d.meta.look(func(im *clustermetadata.Image) {
+		for _, id := range d.live(im) {
+			b, _ := im.Broker(id)
+			if _, ok := listenerOf(b, d.cfg.Clients.Name); ok {
+				racks[id] = b.Rack
+			}
 		}
 	})
-	return rack
+	return racks
+}
+
+func (r *readLog) inStep(offset int64) []leaderlog.Follower {
+	return inStep(r.log.Followers(), r.d.clientsRacks(), offset)
 }
 
 // Offset answers with what is replicated: what is only here may be lost with this process, and no consumer is to begin beyond it.

@@ -23,7 +23,7 @@ import (
 // TestRealKafkaReadableSecured: the brokers authenticate and authorize each client behind this process themselves. Nobody learns anything of a mirrored partition here that he would not learn of a broker.
 func TestRealKafkaReadableSecured(t *testing.T) {
 	users := map[string]string{"reader": "reader-secret", "writer": "writer-secret", "nobody": "nobody-secret"}
-	c := kafkatest.Start(t, kafkatest.Options{Brokers: 2, Authorizer: true, Client: kafkatest.Security{SASL: "PLAIN", Users: users}, Listeners: map[string]kafkatest.Security{
+	c := kafkatest.Start(t, kafkatest.Options{Brokers: 2, Authorizer: true, NodeConfig: map[int32]map[string]string{1: {"broker.rack": "one"}, 2: {"broker.rack": "two"}}, Client: kafkatest.Security{SASL: "PLAIN", Users: users}, Listeners: map[string]kafkatest.Security{
 		"SECURE": {TLS: true, SASL: "SCRAM-SHA-512", Users: users}, "MUTUAL": {TLS: true, ClientCertificates: true},
 	}})
 	who := func(name string) kafkatest.Credentials {
@@ -145,21 +145,50 @@ func TestRealKafkaReadableSecured(t *testing.T) {
 	j.Close()
 	l = &countedListener{Listener: freeListener(t)}
 	cfg.Clients = &kraft.ClientListener{Name: "SECURE", Protocol: "SASL_SSL", Listener: l, TLS: shown, BrokerTLS: trusted}
-	joinWith(t, c, cfg)
+	cfg.ReplicationFactor = 2
+	j = joinWith(t, c, cfg)
 	node = l.Addr().String()
+	pem := filepath.Join(t.TempDir(), "authority.pem")
+	if err := os.WriteFile(pem, authority, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	properties := clientProperties(t, "security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-512", "ssl.truststore.type=PEM", "ssl.truststore.location="+pem,
+		`sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="reader" password="reader-secret";`)
 	t.Run("SASL_SSL", func(t *testing.T) {
 		consume(t, 50, append(append(c.ListenerOptions("SECURE", who("reader"), nil), kgo.SeedBrokers(node)), fromStart...)...)
 		refusedAtOnce(t, topic, append(c.ListenerOptions("SECURE", who("writer"), nil), kgo.SeedBrokers(node))...)
-		pem := filepath.Join(t.TempDir(), "authority.pem")
-		if err := os.WriteFile(pem, authority, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		file := clientProperties(t, "security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-512", "ssl.truststore.type=PEM", "ssl.truststore.location="+pem,
-			`sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="reader" password="reader-secret";`)
-		out, err := tool(t, "", "consumer.ConsoleConsumer", "--bootstrap-server", node, "--topic", topic, "--from-beginning", "--group", "guarded", "--max-messages", "50", "--timeout-ms", "20000", "--command-config", file)
+		out, err := tool(t, "", "consumer.ConsoleConsumer", "--bootstrap-server", node, "--topic", topic, "--from-beginning", "--group", "guarded", "--max-messages", "50", "--timeout-ms", "20000", "--command-config", properties)
 		if n := strings.Count(out, "xxxx-"); err != nil || n != 50 {
 			t.Errorf("%d of 50 records: %v\n%.2000s", n, err, strings.ReplaceAll(out, strings.Repeat("x", 1000), "x"))
 		}
+	})
+
+	t.Run("a broker dies", func(t *testing.T) {
+		const topic = "guarded-twice"
+		c.Allow("User:reader", []string{topic}, kadm.OpRead, kadm.OpDescribe)
+		log := j.create(topic, 1)
+		fill(t, log, 5, 10)
+		c.WaitSameSegments(topic, 0, 1, 2)
+		var near []*kgo.Client // consumers at the broker that lives, whose other connections go over both
+		for range 2 {
+			cl, err := kgo.NewClient(append(c.ListenerOptions("SECURE", who("reader"), nil), kgo.SeedBrokers(node), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.Rack("one"))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Close()
+			consumeWith(t, cl, 50)
+			near = append(near, cl)
+		}
+		far := startTool(t, "consumer.ConsoleConsumer", "--bootstrap-server", node, "--topic", topic, "--from-beginning", "--group", "guarded", "--max-messages", "60", "--command-config", properties, "--command-property", "client.rack=two")
+		eventually(t, "the consumer at broker 2 to have the first records", func() bool { return strings.Count(far.String(), "xxxx-") == 50 })
+		c.Kill(2)
+		fill(t, log, 1, 10)
+		for i, cl := range near {
+			if got := consumeWith(t, cl, 10); len(got) != 10 || got[0].Offset != 50 {
+				t.Errorf("consumer %d goes on with %d records from %d on", i, len(got), got[0].Offset)
+			}
+		}
+		eventually(t, "the consumer whose broker died to go on at another one", func() bool { return strings.Count(far.String(), "xxxx-") == 60 })
 	})
 }
 

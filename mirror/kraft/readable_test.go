@@ -8,6 +8,7 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,18 +80,56 @@ func fill(t *testing.T, l mirror.Log, batches, records int) {
 // tool runs one of Kafka's own command line tools.
 func tool(t *testing.T, input, class string, args ...string) (string, error) {
 	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 40*time.Second)
+	defer stop()
+	cmd := toolCommand(t, ctx, class, args...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func toolCommand(t *testing.T, ctx context.Context, class string, args ...string) *exec.Cmd {
+	t.Helper()
 	libs, err := kafkatest.Libs(kafkatest.DefaultVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 40*time.Second)
-	defer stop()
-	cmd := exec.CommandContext(ctx, "java", append([]string{"-cp", libs + "/*", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "org.apache.kafka.tools." + class}, args...)...)
-	cmd.Stdin = strings.NewReader(input)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
-	return out.String(), err
+	return exec.CommandContext(ctx, "java", append([]string{"-cp", libs + "/*", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "org.apache.kafka.tools." + class}, args...)...)
+}
+
+// output is what a program has printed so far.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// startTool starts one of Kafka's own command line tools. It ends with the test.
+func startTool(t *testing.T, class string, args ...string) *output {
+	t.Helper()
+	cmd, out := toolCommand(t, t.Context(), class, args...), new(output)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Wait() // its context has ended
+		if t.Failed() {
+			t.Logf("%s printed:\n%.4000s", class, strings.ReplaceAll(out.String(), strings.Repeat("x", 1000), "x"))
+		}
+	})
+	return out
 }
 
 // consume reads n records with franz-go.
@@ -278,6 +317,29 @@ func TestRealKafkaReadable(t *testing.T) {
 		after := consumeWith(t, cl, 5)
 		if len(after) != 5 || after[0].Offset != 50 || string(after[4].Value) != "after-4" {
 			t.Errorf("the group went on with %d records from %d on", len(after), after[0].Offset)
+		}
+	})
+
+	t.Run("restart", func(t *testing.T) {
+		l := j.open(topic, 0)
+		end := l.End()
+		cl, err := kgo.NewClient(kgo.SeedBrokers(node), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(end - 10)}}), kgo.MetadataMinAge(200*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		consumeWith(t, cl, 10)
+		j.Close()
+		cfg, clients := j.cfg, *j.cfg.Clients
+		again := freeListener(t) // a client finds it by the metadata
+		clients.Listener, cfg.Clients = again, &clients
+		l = joinWith(t, c, cfg).open(topic, 0)
+		if got := consume(t, 10, kgo.SeedBrokers(again.Addr().String()), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(end - 10)}})); got[0].Offset != end-10 {
+			t.Errorf("after the restart a consumer begins at %d, not %d", got[0].Offset, end-10)
+		}
+		fill(t, l, 1, 10)
+		if got := consumeWith(t, cl, 10); got[0].Offset != end || len(got) != 10 {
+			t.Errorf("after the restart the consumer goes on with %d records from %d on, not %d", len(got), got[0].Offset, end)
 		}
 	})
 }
