@@ -29,7 +29,7 @@ func TestRealKafkaWholeRun(t *testing.T) {
 	begun := time.Now()
 	status := c.until("", nil)
 	t.Logf("%.0f s", time.Since(begun).Seconds())
-	last := regexp.MustCompile(`\nOK: \d+ records, failover in [\d.]+ s, home again in [\d.]+ s, \d+ read twice, \d+ given up, in \d+ s\n$`)
+	last := regexp.MustCompile(`\nOK: \d+ records, failover in [\d.]+ s, home again in [\d.]+ s, \d+ read twice, \d+ given up into the sink, in \d+ s\n$`)
 	if status != 0 || !last.MatchString(c.out.String()) || strings.Contains(c.out.String(), "\n  NO   ") || c.err.Len() > 0 {
 		t.Errorf("exit status %d", status)
 	}

@@ -384,8 +384,12 @@ func (l *life) compare() error {
 	aborted, err := l.endedDifferently(visible)
 	l.checks.check("each acknowledged record can be read, or was given up, or is of a transaction that the copy's end cut, which the plan names", err)
 	l.screen.say("  %s of transactions that were committed at the east are aborted at the west: their ends were not copied", count(aborted, "record"))
+	given := fmt.Sprintf("%d given up into the sink", len(l.tail))
+	if l.failoverOnly {
+		given = fmt.Sprintf("%d left at the east", len(l.tail))
+	}
 	l.checks.check("the mirror nodes ended in order when they were told to", drained)
-	l.figures = append([]string{count(len(l.ledger.acknowledged()), "record")}, append(l.figures, fmt.Sprintf("%d read twice", l.ledger.readTwice()), fmt.Sprintf("%d given up", len(l.tail)))...)
+	l.figures = append([]string{count(len(l.ledger.acknowledged()), "record")}, append(l.figures, fmt.Sprintf("%d read twice", l.ledger.readTwice()), given)...)
 	return nil
 }
 
