@@ -235,18 +235,18 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &countedConn{Conn: c, l: l}, nil
+	return &requestCounting{Conn: c, l: l}, nil
 }
 
-// countedConn follows the lengths in front of requests. It is read by one goroutine.
-type countedConn struct {
+// requestCounting follows the lengths in front of requests. It is read by one goroutine.
+type requestCounting struct {
 	net.Conn
 	l      *countingListener
 	length []byte // of the next request, as far as it came
 	rest   int    // of the request that is coming
 }
 
-func (c *countedConn) Read(b []byte) (int, error) {
+func (c *requestCounting) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.l.bytes.Add(int64(n))
 	for b := b[:n]; len(b) > 0; {
@@ -264,7 +264,7 @@ func (c *countedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (c *countedConn) Write(b []byte) (int, error) {
+func (c *requestCounting) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.l.sent.Add(int64(n))
 	return n, err
