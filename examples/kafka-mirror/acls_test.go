@@ -16,9 +16,11 @@ func TestSubcommands(t *testing.T) {
 	s := &session{t: t, shown: strings.NewReplacer()}
 	for _, line := range []string{
 		"acls --principal User:mirror", "acls --principal User:mirror --source --topics orders,pay* --without-sync", "acls --principal User:mirror --topics orders",
-		"acls --principal User:anna --role admin", "acls", "acls --principal anna", "acls --principal User:o'neil", "acls --principal User:anna --role boss", "acls --principal User:anna --role viewer --source",
+		"acls --principal User:anna --role admin", "acls", "acls --principal anna", "acls --principal User:o'neil",
+		"acls --principal User:anna --role boss", "acls --principal User:anna --role viewer --source",
 		"acls --principal User:anna --role viewer --topics orders", "acls --principal User:anna --roll viewer", "acls User:anna", "acls --principal User:mirror --config missing.properties",
-		"leave", "leave --config missing.properties", "leave --confg x", "leave --config x --now --purge extra", "give-up --config missing.properties --mirror dr", "give-up --mirror dr --reason r", "give-up --miror dr",
+		"leave", "leave --config missing.properties", "leave --confg x", "leave --config x --now --purge extra",
+		"give-up --config missing.properties --mirror dr", "give-up --mirror dr --reason r", "give-up --miror dr",
 	} {
 		s.run(strings.Fields(line)...)
 	}

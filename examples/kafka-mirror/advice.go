@@ -23,7 +23,7 @@ const adviceBound = 5 * time.Second
 
 // standings looks at the mirror for advise. Nothing else depends on it.
 func (p *program) standings(ctx context.Context) before {
-	if !slices.Contains([]string{"start", "pause", "resume", "recover"}, p.verb) {
+	if !slices.Contains([]string{"start", "pause", "resume", "recover", "alter", "delete"}, p.verb) {
 		return before{}
 	}
 	bounded, stop := context.WithTimeout(ctx, min(p.timeout, adviceBound))
@@ -41,7 +41,7 @@ func (b before) advise(r *mirror.Result) {
 	if !b.known {
 		return
 	}
-	waits := false
+	waits := len(r.Settings) > 0
 	var stopped, sound []string
 	for i := range r.Topics {
 		t := &r.Topics[i]
@@ -69,7 +69,7 @@ func (b before) advise(r *mirror.Result) {
 	if len(sound) > 0 {
 		r.Notes = append(r.Notes, names(sound)+": no partition is known to be FAILED, so there is nothing to recover")
 	}
-	if waits && !b.Alive {
+	if waits && !b.Alive && !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, " PROCESS RUNS") || strings.HasPrefix(w, "NO PROCESS") }) { // a stop says it by itself
 		r.Warnings = append(r.Warnings, b.unattended())
 	}
 }

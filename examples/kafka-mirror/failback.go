@@ -32,7 +32,10 @@ func (p *program) failback(ctx context.Context, a *mirror.Admin, state mirror.Co
 	}
 	p.toGiveUp, p.keeper = &plan, keeper(d)
 	if plan.Severity == mirror.SeverityRefused {
-		err := &mirror.Error{Code: mirror.InvalidClusterMirrorState, Mirror: p.mirror, Partition: -1, Message: "the plan has refused parts, which say why: mend that and plan again, or plan for the other topics. Nothing has changed"}
+		err := &mirror.Error{
+			Code: mirror.InvalidClusterMirrorState, Mirror: p.mirror, Partition: -1,
+			Message: "the plan has refused parts, which say why: mend that and plan again, or plan for the other topics. Nothing has changed",
+		}
 		if p.json {
 			return p.showResult(mirror.Result{Verb: p.verb, Mirror: p.mirror, DryRun: p.dryRun, Clusters: d.Clusters}, err, false)
 		}

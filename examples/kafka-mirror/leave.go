@@ -127,10 +127,11 @@ func (p *program) showLeaving(how node.LeaveHow, there node.Leaving) (what strin
 	case there.Stranger:
 		return "", refusal(fmt.Sprintf("broker %d is no mirror node: correct node.id. Nothing has changed", there.NodeID))
 	case there.Registration == kraft.RegisteredAlive && !there.Resigned:
-		return "", refusal(fmt.Sprintf("the process of broker %d is alive: end it first (SIGTERM, or systemctl stop kafka-mirror), wait for its session to end, and use leave again; leave --now takes its place away from it. "+
-			"Nothing has changed", there.NodeID))
+		return "", refusal(fmt.Sprintf("the process of broker %d is alive: end it first (SIGTERM, or systemctl stop kafka-mirror), wait for its session to end, and use leave again; "+
+			"leave --now takes its place away from it. Nothing has changed", there.NodeID))
 	case len(there.Partitions) > 0:
-		return "", refusal(fmt.Sprintf("broker %d still has %s: start its process, --stop and --delete its mirrors, end it, and use leave again; where it cannot be started, give-up opens them. Nothing has changed",
+		return "", refusal(fmt.Sprintf("broker %d still has %s: start its process, --stop and --delete its mirrors, end it, and use leave again; "+
+			"where it cannot be started, give-up opens them. Nothing has changed",
 			there.NodeID, counted(len(there.Partitions), "partition")))
 	}
 	what = fmt.Sprintf("Let broker %d leave cluster %s", there.NodeID, cluster)
@@ -141,7 +142,8 @@ func (p *program) showLeaving(how node.LeaveHow, there node.Leaving) (what strin
 		case len(there.Mirrored) > 0:
 			return "", refusal(fmt.Sprintf("topics are wanted mirrored still: %s; --stop them, or leave without --purge. Nothing has changed", names(there.Mirrored)))
 		}
-		fmt.Fprintf(p.out, "\nDELETED FOR GOOD: %s\n  with them go mirrors and their settings, the history of who did what, and the last mirror epochs of %s: a failback to an old source copies everything again\n",
+		fmt.Fprintf(p.out, "\nDELETED FOR GOOD: %s\n  with them go mirrors and their settings, the history of who did what, and the last mirror epochs of %s: "+
+			"a failback to an old source copies everything again\n",
 			strings.Join(there.InternalTopics, ", "), counted(there.LastEpochs, "partition"))
 		return what + " and delete these topics for good", nil
 	}

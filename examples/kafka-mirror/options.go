@@ -141,6 +141,9 @@ func mistaken(f *flag.FlagSet, err error) error {
 		f.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
 		return usage("--%s is not known; the closest is --%s (-help lists all)", name, closest.Name(name, known))
 	}
+	if value, of, ok := strings.Cut(strings.TrimPrefix(err.Error(), "invalid value "), " for flag -timeout"); ok && of != "" {
+		return usage("--timeout: %s is no time; write it as in 30s, 10m or 1h", value)
+	}
 	return usage("%v (-help lists the options)", err)
 }
 

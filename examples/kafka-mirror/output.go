@@ -61,7 +61,7 @@ func exitStatus(err error) int {
 // inFlags are the library's names of what the operator has to do, and this program's.
 var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "--plan", "Intent.DestinationClusterID", "--destination-cluster-id", "(Partial)", "(--partial)",
 	"(Config.ReplicationFactor)", "in --command-config", "record it with AlterConfig,", "record it with --alter --mirror-config FILE,", "AlterConfig", "--alter", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
-	"Resume goes", "--resume goes", "Start begins", "--start begins",
+	"Resume goes", "--resume goes", "Start begins it again", "--start begins it again (what clients wrote since the stop is given up only after consent: --failback)", "Start begins", "--start begins",
 	"Stop is accepted from every state", "try again when it is (--stop, which opens the topic for clients, is possible now)",
 	"the topic is in no mirror", "the topic is in no mirror: check the name, --describe shows those that are in one, --start adds one", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon")
 

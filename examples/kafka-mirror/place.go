@@ -133,7 +133,8 @@ type undescribedError struct {
 }
 
 func (e *undescribedError) Error() string {
-	return fmt.Sprintf("no right to Describe topic %s; if the role is meant to have it: kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME --operation Describe --topic %s", e.topic, e.topic)
+	return fmt.Sprintf("no right to Describe topic %s; if the role is meant to have it: kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME "+
+		"--operation Describe --topic %s", e.topic, e.topic)
 }
 
 func (e *undescribedError) Unwrap() error { return e.err }

@@ -16,12 +16,16 @@ type subcommand struct {
 // subcommands are all of them, in the order of the help.
 func subcommands() []subcommand {
 	return []subcommand{
-		{"run", "--config FILE [--log text|json] [--preflight]", "a mirror node, as node.properties describes it; ends at SIGTERM, after it has handed over; reads the file again at SIGHUP", (*program).runNode},
+		{"run", "--config FILE [--log text|json] [--preflight]",
+			"a mirror node, as node.properties describes it; ends at SIGTERM, after it has handed over; reads the file again at SIGHUP", (*program).runNode},
 		{"leave", "--config FILE [--report | --now | --purge] [--yes] [--destination-cluster-id ID]",
-			"take a node whose process has ended out of its cluster; --report: only say what there is of it; --now: the kill switch, whatever its process does; --purge: its topics too", (*program).leave},
+			"take a node whose process has ended out of its cluster; --report: only say what there is of it; --now: the kill switch, whatever its process does; --purge: its topics too",
+			(*program).leave},
 		{"give-up", "--config FILE --mirror NAME [--topics NAMES] --reason TEXT (--dry-run | --plan HASH | --destination-cluster-id ID [--yes])",
-			"open topics of a node that is gone for good, by force, from the copies of the brokers; where any process can be started under the node id, start it and --stop instead", (*program).giveUp},
-		{"acls", "--principal User:NAME [--source | --role viewer|operator|on-call|admin] [--topics NAMES] [--without-sync] [--config FILE]", "the kafka-acls.sh lines for a node at both clusters, or for who uses the verbs; asks nobody", (*program).acls},
+			"open topics of a node that is gone for good, by force, from the copies of the brokers; where any process can be started under the node id, start it and --stop instead",
+			(*program).giveUp},
+		{"acls", "--principal User:NAME [--source | --role viewer|operator|on-call|admin] [--topics NAMES] [--without-sync] [--config FILE]",
+			"the kafka-acls.sh lines for a node at both clusters, or for who uses the verbs; asks nobody", (*program).acls},
 	}
 }
 
