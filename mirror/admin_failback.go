@@ -31,6 +31,7 @@ type NotAnsweredError struct {
 	Asked  time.Time
 	// Alive: a process is heard of. It is still at work, or SourceError is what hinders it.
 	Alive       bool
+	ClockAhead  bool          // the clock of the process is ahead of the one here: it is not known whether it runs
 	Node        string        // of the process that was heard of last, its owner's name where it has none; "" if none ever was
 	Owner, Host string        // of the same
 	Heard       time.Time     // when that was, by its clock; zero: never
@@ -46,6 +47,8 @@ func (e *NotAnsweredError) Error() string {
 		s += fmt.Sprintf("process %s on host %s runs the mirror, and its source does not answer (%s); mend that, then ask again", e.Node, e.Host, e.SourceError)
 	case e.Alive:
 		s += fmt.Sprintf("process %s on host %s runs the mirror and is not done; wait longer, or plan fewer topics at a time", e.Node, e.Host)
+	case e.ClockAhead:
+		s += fmt.Sprintf("WHETHER A PROCESS RUNS this mirror is not known: the clock of %s is ahead of the one here, so that it may take the question for an old one; set the clocks, then ask again", e.Host)
 	case e.Heard.IsZero():
 		s += fmt.Sprintf("NO PROCESS runs this mirror (none has ever reported); start one. It answers a question that is not older than %s; later, ask again", QuestionLife)
 	default:
@@ -196,6 +199,7 @@ func (c *call) unanswered(q FailbackQuestion, trouble, end error) error {
 		alive := n.alive(now)
 		if e.Heard.IsZero() || alive && !e.Alive || alive == e.Alive && n.Seen.After(e.Heard) {
 			e.Node, e.Owner, e.Host, e.Heard, e.Ago, e.Alive, e.SourceError = n.name(), n.Owner, n.Host, n.Seen, max(0, now.Sub(n.Seen)), alive, OneLine(n.SourceError)
+			e.ClockAhead = ahead(n.Seen, now)
 		}
 	}
 	return e

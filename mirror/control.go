@@ -186,6 +186,8 @@ type PartitionReport struct {
 	OpenFrom         int64     // the first offset of the oldest of them; 0 where there is none
 	// Live: the source is fetched from, and as long as the process is heard of and this report is not replaced, its ends stand as of NodeReport.Measured.
 	Live bool
+	// left: the process serves the partition no more, and says so in place of what it said before, unless another one has reported it since. It is not stored.
+	left bool
 	At   time.Time // when this was so
 }
 

@@ -150,13 +150,10 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 			}
 		}
 		for _, p := range t.Partitions {
-			if p.Halted {
-				continue // somebody else has it, and reports it
-			}
 			r := PartitionReport{
 				Mirror: p.Mirror, Topic: p.Topic, Partition: p.Partition, TopicID: p.TopicID, Owner: m.cfg.Owner, State: p.State, Reason: shorten(p.Reason), RetryAttempt: p.RetryAttempt,
 				SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen, DestinationStart: p.Start, DestinationEnd: p.Replicated, LostFrom: p.LostFrom, LostTo: p.LostTo, At: s.Taken,
-				OpenTransactions: len(p.InFlight), Live: p.State == statemachine.Mirroring && p.LagUnknown.IsZero() && s.Taken.Sub(p.SourceSeen) <= measured,
+				OpenTransactions: len(p.InFlight), left: p.Halted, Live: !p.Halted && p.State == statemachine.Mirroring && p.LagUnknown.IsZero() && s.Taken.Sub(p.SourceSeen) <= measured,
 			}
 			for i, x := range p.InFlight {
 				if i == 0 || x.FirstOffset < r.OpenFrom {

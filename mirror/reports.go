@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -133,6 +134,55 @@ func (p PartitionReport) change(written int64) (keyedlog.Change, error) {
 		InStep: storedTime(p.InStep), LostFrom: p.LostFrom, LostTo: p.LostTo, OpenTransactions: p.OpenTransactions, OpenFrom: p.OpenFrom, Live: p.Live, At: storedTime(p.At)})
 }
 
+// taken are those of the partitions that were left which another owner has reported since. What an Update is shown may be older than that.
+func (r *reporter) taken(ctx context.Context, keys [][]byte, partitions []PartitionReport) (taken map[int]bool, err error) {
+	if !slices.ContainsFunc(partitions, func(p PartitionReport) bool { return p.left }) {
+		return nil, nil
+	}
+	err = r.session.Read(ctx, func(v keyedlog.View) error {
+		taken = map[int]bool{}
+		for i, p := range partitions {
+			if !p.left {
+				continue
+			}
+			elsewhere, err := p.elsewhere(v, keys[i])
+			if err != nil {
+				return err
+			}
+			taken[i] = elsewhere
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// elsewhere says that another owner has reported the partition since this one did, under key.
+func (p PartitionReport) elsewhere(v keyedlog.View, key []byte) (found bool, err error) {
+	written := func(b []byte) (int64, error) {
+		var value partitionReportValue
+		err := decodeControlValue(p.key(), b, &value)
+		return value.Written, err
+	}
+	mine, there := v.Get(key)
+	if !there {
+		return true, nil // nothing has to be put right
+	}
+	last, err := written(mine.Value)
+	if err != nil {
+		return false, err
+	}
+	prefix := appendControlName(appendControlName(appendControlType(nil, partitionReportRecord), p.Mirror), p.Topic)
+	err = v.Each(binary.BigEndian.AppendUint32(prefix, uint32(p.Partition)), func(r keyedlog.Record) error {
+		if bytes.Equal(r.Key, key) {
+			return nil
+		}
+		at, err := written(r.Value)
+		found = found || at > last
+		return err
+	})
+	return found, err
+}
+
 func (p PartitionReport) key() controlKey {
 	return controlKey{recordType: partitionReportRecord, names: []string{p.Mirror, p.Topic, p.Owner}, partition: p.Partition}
 }
@@ -253,10 +303,17 @@ func (r *reporter) Report(ctx context.Context, node NodeReport, partitions []Par
 		}
 		keys = append(keys, key)
 	}
+	taken, err := r.taken(ctx, keys[1:], partitions)
+	if err != nil {
+		return r.failed("reading reports", err)
+	}
 	return r.failed("reporting", r.session.Update(ctx, keys, func(v keyedlog.View) ([]keyedlog.Change, error) {
 		changes := []keyedlog.Change{first}
-		for _, p := range partitions {
+		for i, p := range partitions {
 			c, err := p.change(v.Version())
+			if taken[i] {
+				c.Value = nil
+			}
 			if err != nil {
 				return nil, err
 			}

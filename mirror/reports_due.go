@@ -27,6 +27,9 @@ func (t toldReports) due(node *NodeReport, partitions []PartitionReport) (fresh 
 	node.Measured = time.Time{}
 	for _, p := range partitions {
 		was, told := t[TopicPartition{p.Topic, p.Partition}]
+		if p.left && (!told || was.left) {
+			continue // somebody else has it, and reports it
+		}
 		holds := p.SourceSeen // up to when what others read of it is right
 		switch age := p.At.Sub(was.At); {
 		case !told, !sameButEnds(was, p), endsMoved(was, p) && age >= endsAfter, seenAgain(was, p) && age >= refreshedAfter:

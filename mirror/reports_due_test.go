@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -113,5 +114,42 @@ func TestReportIntervalIsTheShorterOne(t *testing.T) {
 	}
 	if got := (&NodeReport{Interval: reportInterval}).patience(); got != 15*time.Second {
 		t.Errorf("a process is believed dead after %s", got)
+	}
+}
+
+// A partition that the process serves no more is not said to be live for ever: that is said once, and not in place of what another process says of it.
+func TestAPartitionThatWasLeftIsNotLive(t *testing.T) {
+	live := PartitionReport{Mirror: "m", Topic: "t", Owner: "a", State: statemachine.Mirroring, Live: true, At: firstTime}
+	left := live
+	left.Live, left.left, left.Reason, left.At = false, true, "not served by this process any more", firstTime.Add(time.Second)
+	told := toldReports{}
+	if fresh := told.due(&NodeReport{}, []PartitionReport{left}); len(fresh) > 0 {
+		t.Errorf("told of one that was never reported: %+v", fresh)
+	}
+	told.note(told.due(&NodeReport{}, []PartitionReport{live}))
+	fresh := told.due(&NodeReport{}, []PartitionReport{left})
+	told.note(fresh)
+	if left.At = left.At.Add(time.Hour); len(fresh) != 1 || len(told.due(&NodeReport{}, []PartitionReport{left})) > 0 {
+		t.Errorf("told %d times", len(fresh))
+	}
+
+	for _, first := range []string{"nobody else", "another one before", "another one since"} {
+		log := keyedlog.NewMemory()
+		c := NewControl(log)
+		a, b := mustOpenReporter(t, c, "a"), mustOpenReporter(t, NewControl(log.Again()), "b")
+		other := live
+		other.Owner, other.Reason = "b", "it is here"
+		if first == "another one before" {
+			mustReport(t, b, NodeReport{Owner: "b", Mirror: "m"}, other)
+		}
+		mustReport(t, a, NodeReport{Owner: "a", Mirror: "m"}, live)
+		if first == "another one since" {
+			mustReport(t, b, NodeReport{Owner: "b", Mirror: "m"}, other)
+		}
+		mustReport(t, a, NodeReport{Owner: "a", Mirror: "m"}, left)
+		got := mustReports(t, c).Partitions
+		if want := first != "another one since"; len(got) != 1 || (got[0].Owner == "a") != want || want && (got[0].Live || got[0].Reason != left.Reason) {
+			t.Errorf("%s: %+v", first, got)
+		}
 	}
 }
