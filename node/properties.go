@@ -237,6 +237,9 @@ func (f *File) join(ctx context.Context, records keyedlog.Log, hooks Hooks) (Des
 		}
 	}
 	d, err := kraft.Join(ctx, c)
+	if errors.Is(err, kraft.ErrUnregistered) { // while it stood by
+		return nil, fmt.Errorf("%w: %w", ErrThrownOut, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package kraft_test
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -52,10 +53,15 @@ func TestRealKafkaUnregister(t *testing.T) {
 		t.Error(r.IfUnregistered())
 	}
 
+	waits := standBy(t, j)
 	if _, err := kraft.Unregister(bound(t), look); err != nil {
 		t.Fatal(err)
 	}
 	j.saw(kraft.Unregistered)
+	waits.saw(kraft.Unregistered)
+	if err := <-waits.err; !errors.Is(err, kraft.ErrUnregistered) {
+		t.Errorf("the one that stood by: %v", err)
+	}
 	r = left()
 	if r.Registration != kraft.NotRegistered || len(r.Partitions) != 1 || r.Partitions[0].Leader != -1 || r.Partitions[0].Elects != -1 {
 		t.Errorf("%+v", r)

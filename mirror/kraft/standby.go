@@ -12,7 +12,8 @@ import (
 )
 
 // Any number of processes may be started under one node id: the controllers let one in, and the others wait in Join. They follow the metadata meanwhile, and ask the controllers only when that
-// shows that the living one's registration has gone, or is fenced for longer than the raising of leader epochs takes.
+// shows that the living one's registration is fenced for longer than the raising of leader epochs takes. Where it was taken away, by an operator or by a process that has left the cluster, nobody
+// comes in by waiting: that would undo the kill switch.
 
 // fencedFor is how long a registration is seen fenced before its process is taken for gone. Raising leader epochs fences for a tenth of a second, again and again.
 const fencedFor = time.Second
@@ -31,6 +32,12 @@ func (d *Destination) register(ctx context.Context) (before clustermetadata.Brok
 	waiting := false
 	for {
 		before = d.registration()
+		if waiting && before.Epoch < 0 {
+			err := fmt.Errorf("%w (broker %d, while this process stood by): somebody unregistered it, or its process has left the cluster. Nobody comes in its place by itself: find out who it was, then start this process again",
+				ErrUnregistered, d.cfg.NodeID)
+			d.notice(Event{Kind: Unregistered, Err: err, Text: err.Error()})
+			return before, err
+		}
 		if err := d.succeed(ctx, before); err != nil {
 			return before, err
 		}

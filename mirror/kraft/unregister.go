@@ -22,7 +22,7 @@ func (r Remains) IfUnregistered() string {
 	if r.Stranger {
 		fmt.Fprintf(&b, "WARNING: broker %d is no process of this kind. A stock broker that is unregistered while it lives loses its place until it is restarted\n", r.NodeID)
 	}
-	fmt.Fprintf(&b, "broker %d is unregistered: a living process notices at once, ends, and does not come back by itself\n", r.NodeID)
+	fmt.Fprintf(&b, "broker %d is unregistered: its process notices at once, ends, and does not come back by itself; nor does one that stands by\n", r.NodeID)
 	offline, elected, led := 0, 0, 0
 	var which strings.Builder
 	for _, p := range r.Partitions {
@@ -51,7 +51,7 @@ func (r Remains) IfUnregistered() string {
 // stay, and nothing becomes writable. Starting a process under the node id undoes it. It refuses nothing: Left(…).IfUnregistered() says before what it will do, and names partitions of which that
 // is not true because a stock broker is in sync. It returns what there was before. cfg is the node's Config; Folder and Listen are not used.
 //
-// A living process gets STALE_BROKER_EPOCH for its next heartbeat, or sees it in the metadata before: it ends with an Event Unregistered. Its leader comes back as RECOVERING from the last known
+// A living process gets STALE_BROKER_EPOCH for its next heartbeat, or sees it in the metadata before: it ends with an Event Unregistered, and so do those that stand by for it. The leader comes back as RECOVERING from the last known
 // leader, where eligible leaders are on (KIP-966); elsewhere it is the in-sync replica that it was (Kafka: ReplicationControlManager.handleBrokerUnregistered).
 func Unregister(ctx context.Context, cfg Config) (Remains, error) {
 	d, err := observe(ctx, cfg)
