@@ -31,7 +31,7 @@ type Config struct {
 	Options mirror.NodeOptions
 	// HTTP is the host:port where Handler is served; empty: nowhere.
 	HTTP string
-	// DrainBound is how long the end waits for steps that are under way [20 s].
+	// DrainBound is how long the end waits for steps that are under way [20 s]; giving the place away may take 5 s more.
 	DrainBound time.Duration
 	// Version is told in reports [this module's version as the build knows it].
 	Version string

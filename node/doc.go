@@ -27,8 +27,8 @@
 //
 // # Its end
 //
-// When the context of Run ends the node drains: it takes up nothing new, waits until no partition is in the middle of a step (at most Config.DrainBound), ends its mirrors, hands its place
-// to a standby (Destination.Resign), and Run returns nil. A node that is killed instead loses nothing: whoever comes under its id goes on where the recorded states say; it takes the
+// When the context of Run ends the node drains: it waits until no partition is in the middle of a stop or a pause (at most Config.DrainBound), ends its mirrors (calls under way into logs and
+// stores may take 10 s more), hands its place to a standby (Destination.Resign, after creations, take-overs and hand-overs under way), and Run returns nil. A node that is killed instead loses nothing: whoever comes under its id goes on where the recorded states say; it takes the
 // controllers one session (9 s) to notice.
 //
 // A node whose registration was taken away by somebody (UnregisterBroker) ends with ErrThrownOut and must not be started again by a machine.
@@ -37,7 +37,7 @@
 //
 // Status says how the node and each of its mirrors are, as Go values; Handler serves the same over HTTP:
 //
-//	/healthz   200 while the process does its work, 503 when its loop stands still. For the supervisor: restart
+//	/healthz   503 when the loop of a node that runs has stood still for two minutes, otherwise 200, also while it waits for its turn. For the supervisor: restart
 //	/readyz    200 while it leads and follows what it should; 503 with the reasons, one a line. A standby is not ready, and says that it stands by
 //	/metrics   package metrics, in the format of Prometheus
 //	/status    Status as JSON

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/clustermirror/clustermirror/metrics"
@@ -30,6 +31,8 @@ type Node struct {
 	cfg       Config
 	collector *metrics.Collector
 
+	ticked atomic.Int64 // when the loop that runs mirrors last came round, in nanoseconds since 1970; 0: it does not run
+
 	// Set by Run before mirrors run.
 	records Records
 	control mirror.Control
@@ -38,9 +41,9 @@ type Node struct {
 	destination Destination
 	state       State
 	since       time.Time
-	why         string // of the state, "" if it needs none
-	reading     error  // why what is wanted cannot be read
-	ticked      time.Time
+	why         string    // of the state, "" if it needs none
+	reading     error     // why what is wanted cannot be read
+	draining    time.Time // by when it has to be done; the zero time: it was not told to end
 	runs        map[string]*run
 	heard       map[string]heardOf // of other nodes, by name
 	began       bool
@@ -54,7 +57,7 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, since: time.Now(), ticked: time.Now(), runs: map[string]*run{}, heard: map[string]heardOf{}}
+	n := &Node{cfg: cfg, since: time.Now(), runs: map[string]*run{}, heard: map[string]heardOf{}}
 	n.collector = metrics.New(n.look)
 	return n, nil
 }
@@ -69,8 +72,6 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if again {
 		return errors.New("node: Run was called before")
 	}
-	ended := n.alive()
-	defer ended()
 	defer func() { n.enter(Ended, errorText(err)) }()
 	closeHTTP, err := n.serve()
 	if err != nil {
@@ -111,18 +112,35 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		}
 	})
 	n.follow(working, &running)
-	out := ctx.Err() == nil // not told to end: thrown out
+	n.ticked.Store(0)
+	if ctx.Err() == nil { // not told to end
+		out := context.Cause(working)
+		n.enter(Draining, out.Error())
+		running.Wait()
+		return errors.Join(out, destination.Close())
+	}
 	n.enter(Draining, "")
 	running.Wait()
-	if out {
-		return errors.Join(context.Cause(working), destination.Close())
-	}
-	bounded, done := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.DrainBound)
+	// What is left of the bound, and a moment in any case: a standby would wait for a whole session.
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), max(time.Until(n.drainBy()), resignBound))
 	defer done()
-	if err := destination.Resign(bounded); err != nil {
+	if err := destination.Resign(last); err != nil {
 		n.cfg.Logger.Warn("whoever stands by has to wait until this node's session ends", "error", err)
 	}
 	return destination.Close()
+}
+
+// resignBound is how long giving the place away may take when waiting for steps has used the time up.
+const resignBound = 5 * time.Second
+
+// drainBy is by when the end has to be done; the first call begins it.
+func (n *Node) drainBy() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.draining.IsZero() {
+		n.draining = time.Now().Add(n.cfg.DrainBound)
+	}
+	return n.draining
 }
 
 // unlessEnded is nil for what fails because the node was told to end.
@@ -188,10 +206,10 @@ func (n *Node) start(ctx context.Context, running *sync.WaitGroup) {
 	if (err == nil) != (n.reading == nil) {
 		n.cfg.Logger.Warn("what is wanted can be read: "+fmt.Sprint(err == nil), "error", err)
 	}
+	n.ticked.Store(time.Now().UnixNano())
 	if n.reading = err; err != nil {
 		return
 	}
-	n.ticked = time.Now()
 	names := make([]string, 0, len(state.Mirrors)+len(state.Deleted))
 	for _, m := range state.Mirrors {
 		names = append(names, m.Name)
@@ -213,9 +231,9 @@ func (n *Node) start(ctx context.Context, running *sync.WaitGroup) {
 func (n *Node) silent(other mirror.NodeReport) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	h, known := n.heard[nodeOf(other)]
+	h, known := n.heard[other.Node]
 	if !known || !h.seen.Equal(other.Seen) {
-		n.heard[nodeOf(other)] = heardOf{other.Seen, time.Now()}
+		n.heard[other.Node] = heardOf{other.Seen, time.Now()}
 		return false
 	}
 	return time.Since(h.at) > silentAfter

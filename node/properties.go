@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"path/filepath"
 	"slices"
@@ -119,32 +120,53 @@ func (f *File) read() (*parsed, error) {
 	return p, nil
 }
 
-// Reload reads the file again. Credentials, and whom this node trusts, are taken up: connections that are made from now on use them. restart names settings that changed and need a new
-// process. With an error nothing has changed.
+// Reload reads the file again. Credentials, and whom this node trusts, are taken up: connections that are made from now on use them, and a broker whose principal is not named any more is
+// not answered any more. restart names settings that are different from those in use and need a new process; they are not taken up. With an error nothing has changed.
 func (f *File) Reload() (restart []string, err error) {
-	p, err := f.read()
+	fresh, err := f.read()
 	if err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for name, c := range f.connections {
-		if err := c.Check(p.connections[name]); err != nil {
-			return nil, &FileError{f.path, []error{err}}
+	inUse := f.parsed.settings
+	next := mirror.Settings{} // what is in use, with the credentials of the file
+	for name, value := range inUse {
+		if !credential(name) {
+			next[name] = value
 		}
+	}
+	for name, value := range fresh.settings {
+		if credential(name) {
+			next[name] = value
+		}
+	}
+	all := maps.Clone(inUse)
+	maps.Copy(all, fresh.settings)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		was, had := inUse[name]
+		is, has := fresh.settings[name]
+		if (was != is || had != has) && !credential(name) {
+			restart = append(restart, name)
+		}
+	}
+	p, errs := parse(next)
+	for name, c := range f.connections {
+		if len(errs) == 0 {
+			if err := c.Check(p.connections[name]); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if len(errs) > 0 {
+		if len(restart) > 0 {
+			errs = append(errs, fmt.Errorf("its credentials do not fit the settings in use, because these have changed too, which needs a new process: %s", strings.Join(restart, ", ")))
+		}
+		return nil, &FileError{f.path, errs}
 	}
 	for name, c := range f.connections {
 		if err := c.Renew(p.connections[name]); err != nil {
 			return nil, &FileError{f.path, []error{err}}
-		}
-	}
-	all := maps.Clone(f.parsed.settings)
-	maps.Copy(all, p.settings)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		was, had := f.parsed.settings[name]
-		is, has := p.settings[name]
-		if (was != is || had != has) && !credential(name) {
-			restart = append(restart, name)
 		}
 	}
 	f.parsed = p
@@ -209,7 +231,7 @@ func (f *File) Kraft() kraft.Config {
 	c.ControllerOptions, c.BrokerOptions = f.connections[p.control].Options(), f.connections[p.inter].Options()
 	c.Logger = f.logger
 	c.Clients = f.clientListener()
-	c.Security = kraft.ListenerSecurity{Protocol: p.protocols[p.inter], Brokers: c.Security.Brokers}
+	c.Security = kraft.ListenerSecurity{Protocol: p.protocols[p.inter], Brokers: c.Security.Brokers, IsBroker: func(principal string) bool { return slices.Contains(f.now().kraft.Security.Brokers, principal) }}
 	if p.server.TLS != nil {
 		c.Security.TLS = func() (*tls.Config, error) { return f.now().server.TLS() }
 	}
@@ -225,15 +247,14 @@ func (f *File) Kraft() kraft.Config {
 func (f *File) join(ctx context.Context, records keyedlog.Log, hooks Hooks) (Destination, error) {
 	c := f.Kraft()
 	c.Remember = records
-	waits := false
 	c.Notice = func(e kraft.Event) {
 		hooks.Notice(e.Kind.String(), e.Partition.Topic)
-		if e.Kind == kraft.StandingBy { // told when it begins to wait, and when it goes on; Join tells it itself, before it returns
-			if waits = !waits; waits {
-				hooks.StandingBy(e.Text)
-			} else {
-				hooks.StandingBy("")
-			}
+		switch {
+		case e.Kind != kraft.StandingBy:
+		case e.Err != nil:
+			hooks.StandingBy(e.Text)
+		default:
+			hooks.StandingBy("")
 		}
 	}
 	d, err := kraft.Join(ctx, c)
@@ -250,21 +271,16 @@ func (f *File) join(ctx context.Context, records keyedlog.Log, hooks Hooks) (Des
 type joined struct{ *kraft.Destination }
 
 func (j joined) Standing() error {
-	switch s := j.Destination.Standing(); {
+	s := j.Destination.Standing()
+	switch {
 	case errors.Is(s.Lost, kraft.ErrUnregistered):
 		return fmt.Errorf("%w: %w", ErrThrownOut, s.Lost)
 	case s.Lost != nil:
 		return fmt.Errorf("%w: %w", ErrLost, s.Lost)
-	case !s.Registered:
-		return errors.New("the controllers have not let it in yet")
-	case !s.Fenced.IsZero() && time.Since(s.Fenced) > fencedShortly:
-		return fmt.Errorf("fenced since %s: the controllers do not let it lead, or do not answer; mirrored partitions have no leader until they do", s.Fenced.UTC().Format("2006-01-02 15:04:05 UTC"))
-	case s.Unknown > 0:
-		return fmt.Errorf("of %d of its %d partitions it is not known yet what the brokers' copies hold", s.Unknown, s.Leads)
-	case len(s.Absent) > 0:
-		return fmt.Errorf("brokers %v are to copy from it and do not come: see that they reach its listener", s.Absent)
+	case s.Registered && !s.Fenced.IsZero() && time.Since(s.Fenced) < fencedShortly:
+		return nil
 	}
-	return nil
+	return s.Err()
 }
 
 // fencedShortly is how long raising leader epochs may have it fenced without anybody being told.
@@ -335,6 +351,9 @@ func parse(settings mirror.Settings) (*parsed, []error) {
 	p.control, p.inter = cmp.Or(get(controllerNames), "CONTROLLER"), cmp.Or(get(interBroker), "INTERNAL")
 	k.ListenerName = get(interBroker)
 	k.ReplicationFactor, k.MinInSyncReplicas = int(number(replicationFactor, kraft.DefaultReplicationFactor, 1)), int(number(minInSync, 0, 1))
+	if k.ReplicationFactor > math.MaxInt16 {
+		no(replicationFactor, "is above 32767", "a topic has that many copies at most")
+	}
 	if k.MinInSyncReplicas == 0 {
 		k.MinInSyncReplicas = min(k.ReplicationFactor, kraft.DefaultMinInSyncReplicas)
 	}
@@ -344,6 +363,10 @@ func parse(settings mirror.Settings) (*parsed, []error) {
 	k.Window = number(windowBytes, kraft.DefaultWindow, 1<<20)
 	k.HeartbeatInterval = time.Duration(number(heartbeat, kraft.DefaultHeartbeatInterval.Milliseconds(), 1)) * time.Millisecond
 	k.SessionTimeout = time.Duration(number(session, kraft.DefaultSessionTimeout.Milliseconds(), 1)) * time.Millisecond
+	if k.HeartbeatInterval >= k.SessionTimeout/2 {
+		no(heartbeat, fmt.Sprintf("is %d, and %s is %d: one late heartbeat would have this node fenced", k.HeartbeatInterval.Milliseconds(), session, k.SessionTimeout.Milliseconds()),
+			"make it less than half of that, which has to be as the controllers have it")
+	}
 	p.drain = time.Duration(number(drainTimeout, 20_000, 1)) * time.Millisecond
 	for _, peer := range list(get(peersKey), ",") {
 		n, err := strconv.ParseInt(peer, 10, 32)

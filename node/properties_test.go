@@ -61,6 +61,8 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 		"strange of a listener": {enough + "listener.name.internal.ssl.client.atuh=none\n", "listener.name.internal.ssl.client.atuh: is not known"},
 		"principals":            {enough + "security.protocol=SASL_PLAINTEXT\nsasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"a\" password=\"b\";\n", "mirror.broker.principals: is not set; name the principals"},
 		"certificate":           {enough + "listener.security.protocol.map=INTERNAL:SSL\nmirror.broker.principals=User:CN=b\n", "ssl.keystore.location: is not set, and a listener with TLS needs a certificate"},
+		"heartbeat":             {enough + "broker.session.timeout.ms=3000\n", "broker.heartbeat.interval.ms: is 2000, and broker.session.timeout.ms is 3000"},
+		"copies":                {enough + "default.replication.factor=65539\n", "default.replication.factor: is above 32767"},
 		"replicas":              {enough + "default.replication.factor=1\nmin.insync.replicas=2\n", "min.insync.replicas: is above default.replication.factor"},
 		"dropped":               {enough + "mirror.dropped.records=maybe\n", "mirror.dropped.records: is neither keep nor discard"},
 		"pattern":               {enough + "mirror.names=(\n", "mirror.names: "},
@@ -145,9 +147,26 @@ func TestReloadTakesCredentialsUp(t *testing.T) {
 	if let("admin", "one") || !let("admin", "two") {
 		t.Error("it does not use the new password")
 	}
+	if restart, err := f.Reload(); err != nil || !slices.Equal(restart, []string{"mirror.names"}) {
+		t.Errorf("what still needs a new process is forgotten: %v, %v", restart, err)
+	}
+	if is := f.Kraft().Security.IsBroker; !is("User:admin") || is("User:other") {
+		t.Error("it trusts others than the file says")
+	}
+	rewrite(enough + strings.ReplaceAll(strings.ReplaceAll(jaas, "PASSWORD", "two"), "User:admin", "User:other"))
+	if is := f.Kraft().Security.IsBroker; !is("User:admin") {
+		t.Error("it reads the file by itself")
+	} else if _, err := f.Reload(); err != nil || is("User:admin") || !is("User:other") {
+		t.Errorf("a principal that is taken out stays in: %v", err)
+	}
+	// What needs a new process is not taken up: here credentials that fit another protocol only.
 	rewrite(enough)
-	if _, err := f.Reload(); err == nil || !strings.Contains(err.Error(), "start the process again") {
+	if _, err := f.Reload(); err == nil || !strings.Contains(err.Error(), "which needs a new process: security.protocol") || !let("admin", "two") {
 		t.Errorf("the end of SASL: %v", err)
+	}
+	rewrite(enough + strings.ReplaceAll(jaas, "PASSWORD", "three") + "listener.security.protocol.map=INTERNAL:SASL_SSL\nlistener.name.internal.ssl.keystore.location=/nowhere\n")
+	if _, err := f.Reload(); err == nil || f.Kraft().Security.Protocol != "SASL_PLAINTEXT" || !let("admin", "two") {
+		t.Errorf("another protocol: %v, and it uses %s", err, f.Kraft().Security.Protocol)
 	}
 	rewrite(strings.ReplaceAll(enough, "node.id", "node.ids"))
 	if _, err := f.Reload(); err == nil || !let("admin", "two") {

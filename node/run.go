@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -82,7 +83,9 @@ func (r *run) once(ctx context.Context) error {
 			return fmt.Errorf("another process has taken this mirror: %w", fenced)
 		}
 	}
-	r.drain(m)
+	if why := context.Cause(ctx); !errors.Is(why, ErrThrownOut) && !errors.Is(why, ErrLost) { // else no step can come to its end
+		r.drain(m)
+	}
 	return nil
 }
 
@@ -91,35 +94,46 @@ func (r *run) another(ctx context.Context) error {
 	bounded, stop := context.WithTimeout(ctx, readBound)
 	defer stop()
 	reports, err := r.n.control.Reports(bounded)
-	if err != nil {
+	var broken *mirror.ControlRecordError
+	switch {
+	case errors.As(err, &broken) && !errors.Is(err, mirror.ErrNewerRecord): // what reports say decides nothing that cannot be found out otherwise: no topic stands still because one cannot be read
+		r.n.cfg.Logger.Warn("whether another node has the mirror is not known", "mirror", r.name, "error", err)
+		return nil
+	case err != nil:
 		return err
 	}
 	i := slices.IndexFunc(reports.Nodes, func(n mirror.NodeReport) bool {
-		return n.Mirror == r.name && nodeOf(n) != "" && nodeOf(n) != r.n.cfg.Name
+		return n.Mirror == r.name && n.Node != "" && n.Node != r.n.cfg.Name
 	})
 	if i < 0 {
 		return nil
 	}
 	other := reports.Nodes[i]
-	held := 0
-	for _, p := range reports.Partitions {
-		if p.Mirror == r.name && p.State != statemachine.Stopped && p.State != statemachine.Unknown {
-			held++
+	state, err := r.n.control.Read(bounded)
+	if err != nil {
+		return err
+	}
+	held := map[string]bool{} // topics that are not stopped, wanted or not: a node that died young has reported none of them
+	for _, w := range state.Topics {
+		if name, want, err := w.Wish(); err == nil && name == r.name && want != statemachine.WantStopped {
+			held[w.Topic] = true
 		}
 	}
-	if held == 0 && r.n.silent(other) {
+	for _, p := range reports.Partitions {
+		if p.Mirror == r.name && p.State != statemachine.Stopped && p.State != statemachine.Unknown {
+			held[p.Topic] = true
+		}
+	}
+	if len(held) == 0 && r.n.silent(other) {
 		return nil // nothing is left of it
 	}
-	return fmt.Errorf("node %s has it (%d partitions; last heard of at %s, on host %s): start a process under that node id, or say in mirror.names of each node which one runs it",
-		nodeOf(other), held, other.Seen.UTC().Format("2006-01-02 15:04:05 UTC"), other.Host)
+	return fmt.Errorf("node %s has it (%d topics; last heard of at %s, on host %s): start a process under that node id, or say in mirror.names of each node which one runs it",
+		other.Node, len(held), other.Seen.UTC().Format("2006-01-02 15:04:05 UTC"), other.Host)
 }
-
-// nodeOf is the name of the node that wrote a report, "" where it says none.
-func nodeOf(mirror.NodeReport) string { return "" }
 
 // drain waits until no partition is in the middle of a step.
 func (r *run) drain(m *mirror.Mirror) {
-	ctx, stop := context.WithTimeout(context.Background(), r.n.cfg.DrainBound)
+	ctx, stop := context.WithDeadline(context.Background(), r.n.drainBy())
 	defer stop()
 	_ = m.Await(ctx, func(s mirror.Status) bool {
 		if s.Fenced != nil {

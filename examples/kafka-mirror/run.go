@@ -42,6 +42,9 @@ const preflightBound = time.Minute
 
 // runNode is a mirror node until SIGTERM or SIGINT; SIGHUP re-reads the file.
 func (p *program) runNode(ctx context.Context, args []string) error {
+	hangUp := make(chan os.Signal, 1)
+	signal.Notify(hangUp, syscall.SIGHUP) // before anything else: it would end the process
+	defer signal.Stop(hangUp)
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	format := f.String("log", "text", "text or json")
 	look := f.Bool("preflight", false, "only look whether the cluster can be joined, and change nothing")
@@ -77,9 +80,6 @@ func (p *program) runNode(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	hangUp := make(chan os.Signal, 1)
-	signal.Notify(hangUp, syscall.SIGHUP)
-	defer signal.Stop(hangUp)
 	done := make(chan struct{})
 	defer close(done)
 	go func() {

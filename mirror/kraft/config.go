@@ -88,6 +88,9 @@ type ListenerSecurity struct {
 	PlainPassword func(user, password string) bool
 	// Brokers are the principals of the brokers ("User:admin", "User:CN=broker-1"); nobody else is answered. Needed unless the protocol is PLAINTEXT.
 	Brokers []string
+	// IsBroker, if it is set, says instead of Brokers whether a principal is a broker's. It is asked for each request, so whom it does not name any more is not answered any more. Brokers is
+	// what Preflight looks for then.
+	IsBroker func(principal string) bool
 }
 
 // Defaults of Config.
@@ -135,7 +138,7 @@ func (c Config) withDefaults() (Config, error) {
 	switch c.Security.Protocol = cmp.Or(c.Security.Protocol, "PLAINTEXT"); c.Security.Protocol {
 	case "PLAINTEXT":
 	case "SSL", "SASL_PLAINTEXT", "SASL_SSL":
-		if len(c.Security.Brokers) == 0 {
+		if len(c.Security.Brokers) == 0 && c.Security.IsBroker == nil {
 			no("Security.Brokers is empty; name the principals under which the brokers connect")
 		}
 		if c.Security.Protocol != "SASL_PLAINTEXT" && c.Security.TLS == nil {

@@ -19,6 +19,9 @@ func (d *Destination) serve(l net.Listener) (*replicaserver.Server, error) {
 	c := replicaserver.Config{
 		Listener: l, NodeID: d.cfg.NodeID, ClusterID: d.cluster, Topics: (*ledTopics)(d), Security: replicaserver.SecurityProtocol(d.membership.protocol), Logger: d.cfg.Logger,
 		Allowed: func(principal string) bool {
+			if s.IsBroker != nil {
+				return s.Protocol == "PLAINTEXT" || s.IsBroker(principal)
+			}
 			return s.Protocol == "PLAINTEXT" || slices.Contains(s.Brokers, principal)
 		},
 	}
