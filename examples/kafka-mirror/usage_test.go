@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,12 +19,7 @@ import (
 // TestMistakes: each is one line that names the fix, holds no secret, changes nothing, and has the documented exit status.
 func TestMistakes(t *testing.T) {
 	source := startSource(t, "orders").ListenAddrs()[0]
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := free.Addr().String()
-	free.Close()
+	const nobody = "127.0.0.1:1" // a port that was free a moment ago may be somebody's by now
 	dir, other, damaged := filepath.Join(t.TempDir(), "states"), filepath.Join(t.TempDir(), "nowhere"), t.TempDir()
 	good := writeFile(t, "good.properties", "bootstrap.servers="+source, "source.cluster.id="+sourceID)
 	files := map[string]string{
