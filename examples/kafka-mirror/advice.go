@@ -111,6 +111,9 @@ func (b before) unattended() string { return b.nobody() + ": what is recorded is
 
 // nobody says that no process runs the mirror, as far as is known.
 func (b before) nobody() string {
+	if strings.Contains(b.Head, "REPORTS CANNOT BE READ") {
+		return "WHETHER A PROCESS RUNS this mirror is not known (reports cannot be read)"
+	}
 	last := time.Time{}
 	for _, n := range b.Nodes {
 		if n.ClockAhead {
