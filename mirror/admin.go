@@ -44,7 +44,7 @@ type AdminConfig struct {
 	OpenSource func(ctx context.Context, settings Settings) (Source, error)
 	// Operator is who uses the verbs, for the history.
 	Operator Operator
-	// Strict asks for an Intent wherever something is opened for clients, discarded or deleted: Stop, Delete, Start where it is given consents or adopts a topic, and Start and
+	// Strict asks for an Intent wherever something is opened for clients, discarded or deleted: Stop, Delete, Failback, Start where it is given consents or adopts a topic, and Start and
 	// AlterConfig where topics are excluded that are stopped by that. It needs a Reason, and the Plan of a dry run or the DestinationClusterID. A dry run needs none.
 	// Where nobody says the destination's cluster id, the moment of the mirror's creation tells its plans from those for other stores; without both a plan is not enough.
 	Strict bool

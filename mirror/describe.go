@@ -245,10 +245,8 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 		x := &all[p]
 		x.Partition, x.State = int32(p), statemachine.Unknown.String()
 		live := false
-		i := slices.IndexFunc(reports.Partitions, func(r PartitionReport) bool {
-			return r.Mirror == d.Mirror && r.Topic == topic.Name && r.TopicID == topic.ID && r.Partition == x.Partition
-		})
-		if i >= 0 {
+		i, reported := slices.BinarySearchFunc(reports.Partitions, PartitionReport{Mirror: d.Mirror, Topic: topic.Name, Partition: x.Partition}, comparePartitionReports)
+		if reported && reports.Partitions[i].TopicID == topic.ID {
 			r := &reports.Partitions[i]
 			x.State, x.Reason, x.RetryAttempt = r.State.String(), r.Reason, r.RetryAttempt
 			if x.OpenTransactions = r.OpenTransactions; r.OpenTransactions > 0 {
