@@ -46,8 +46,8 @@ Begin (Found.Limits). A hand-over needs followers with Truncated and Position â‰
 As by a Kafka leader (ReplicaManager.readFromLog, Partition.fetchRecords, LeaderEpochFileCache), in this order:
 
 	held, unknown or not led                          NOT_LEADER_OR_FOLLOWER (6)
-	its leader epoch is older, newer than ours        FENCED_LEADER_EPOCH (74), UNKNOWN_LEADER_EPOCH (76)
-	no replica of this partition                      UNKNOWN_LEADER_EPOCH (76), without an epoch 6
+	its leader epoch is older, newer than ours        FENCED_LEADER_EPOCH (74), UNKNOWN_LEADER_EPOCH (75)
+	no replica of this partition                      UNKNOWN_LEADER_EPOCH (75), without an epoch 6
 	another broker epoch than its registration's      NOT_LEADER_OR_FOLLOWER (6)
 	below Start; beyond End without an epoch;
 	  a last epoch above our leader epoch             OFFSET_OUT_OF_RANGE (1)

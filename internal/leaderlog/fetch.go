@@ -11,7 +11,7 @@ const (
 	codeOffsetOutOfRange    = 1
 	codeNotLeaderOrFollower = 6
 	codeFencedLeaderEpoch   = 74
-	codeUnknownLeaderEpoch  = 76
+	codeUnknownLeaderEpoch  = 75
 )
 
 var _ replicaserver.Partition = (*Log)(nil)

@@ -50,9 +50,9 @@ func TestFetchAnswers(t *testing.T) {
 		{"inside a batch with an empty log", 47, -1, nil, "[45-49@5 50-59@5]", 10},
 		{"inside a batch with a log", 47, 5, nil, "diverging 5:45", 40},
 		{"an older leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.LeaderEpoch = 8 }, "code 74", 40},
-		{"a newer leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.LeaderEpoch = 10 }, "code 76", 40},
+		{"a newer leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.LeaderEpoch = 10 }, "code 75", 40},
 		{"no leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.LeaderEpoch = -1 }, "[40-44@5 45-49@5 50-59@5]", 40},
-		{"not a replica", 40, 4, func(q *replicaserver.FetchQuery) { q.Broker = 7 }, "code 76", 40},
+		{"not a replica", 40, 4, func(q *replicaserver.FetchQuery) { q.Broker = 7 }, "code 75", 40},
 		{"not a replica, no leader epoch", 40, 4, func(q *replicaserver.FetchQuery) { q.Broker, q.LeaderEpoch = 7, -1 }, "code 6", 40},
 		{"one byte: one batch", 40, 4, func(q *replicaserver.FetchQuery) { q.MaxBytes = 1 }, "[40-44@5]", 40},
 		{"no byte: one batch", 40, 4, func(q *replicaserver.FetchQuery) { q.MaxBytes = 0 }, "[40-44@5]", 40},
@@ -154,7 +154,7 @@ func TestOffsetsAndEpochs(t *testing.T) {
 	if a := l.Offsets(9); a != (replicaserver.OffsetsAnswer{Start: 10, End: 60, HighWatermark: 40, StartEpoch: 2, EndEpoch: 5}) {
 		t.Errorf("%+v", a)
 	}
-	if a := l.Offsets(8); a.Code != 74 || l.Offsets(10).Code != 76 || l.Offsets(-1).Code != 0 {
+	if a := l.Offsets(8); a.Code != 74 || l.Offsets(10).Code != 75 || l.Offsets(-1).Code != 0 {
 		t.Errorf("codes %d, %d, %d", a.Code, l.Offsets(10).Code, l.Offsets(-1).Code)
 	}
 	for epoch, want := range map[int32]string{-1: "-1 -1", 0: "0 10", 2: "2 30", 3: "2 30", 4: "4 40", 5: "5 60", 6: "5 60", 9: "5 60", 10: "-1 -1"} {

@@ -155,7 +155,11 @@ func (d *Destination) join(ctx context.Context) (err error) {
 	d.spawn(d.tidyUp)
 	d.spawn(d.producers.keepSettled)
 	d.spawn(d.watchArrivals)
-	d.notice(Event{Kind: Joined, Text: fmt.Sprintf("broker %d of cluster %s, reached by its brokers at %s", d.cfg.NodeID, d.cluster, net.JoinHostPort(d.membership.host, strconv.Itoa(int(d.membership.port))))})
+	at := fmt.Sprintf("broker %d of cluster %s, reached by its brokers at %s", d.cfg.NodeID, d.cluster, net.JoinHostPort(d.membership.host, strconv.Itoa(int(d.membership.port))))
+	if l := d.membership.clients; l != nil {
+		at += ", by clients at " + net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port)))
+	}
+	d.notice(Event{Kind: Joined, Text: at})
 	return nil
 }
 

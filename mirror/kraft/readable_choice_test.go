@@ -6,9 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/clustermirror/clustermirror/internal/clientlistener"
+	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 	"github.com/clustermirror/clustermirror/internal/leaderlog"
+	"github.com/clustermirror/clustermirror/internal/replicaserver"
 	"github.com/clustermirror/clustermirror/keyedlog"
+	"github.com/clustermirror/clustermirror/logtrunc"
+	"github.com/clustermirror/clustermirror/mirror"
 )
 
 // TestConsumersAreSentWhereTheRecordsAre: to followers that live, can be reached, have what is replicated and what is asked for, and nothing that was cut; near ones first, else spread.
@@ -98,4 +104,98 @@ func TestClientListenerIsChecked(t *testing.T) {
 			t.Errorf("%s: the protocol is %q, the caller's %q", name, got.Clients.Protocol, c.clients.Protocol)
 		}
 	}
+}
+
+// TestClientsAreToldWhatIsReplicated: and nothing of an end that is in memory alone, or is not known yet after a restart.
+func TestClientsAreToldWhatIsReplicated(t *testing.T) {
+	c := newFake(t)
+	c.topic("orders", []int32{us, 1, 2, 3})
+	d := c.process(func(cfg *Config) { cfg.Clients = &ClientListener{Name: "CLIENT", Listen: "127.0.0.1:0"} })
+	l := d.log(orders)
+	r := (*readLog)(l)
+	latest := clientlistener.OffsetQuestion{LeaderEpoch: -1, Timestamp: clientlistener.Latest}
+	l.log.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, nil, 2)
+	if a := r.Offset(t.Context(), latest); a.Code != kerr.NotLeaderForPartition.Code {
+		t.Errorf("before it is known: %+v", a)
+	}
+	if a := r.Read(clientlistener.ReadQuestion{LeaderEpoch: -1}); a.Code != kerr.NotLeaderForPartition.Code {
+		t.Errorf("before it is known: %+v", a)
+	}
+	l.log.Lead(4)
+	l.log.Begin(leaderlog.Found{Start: 10, End: 100, Epochs: []logtrunc.Entry{{Epoch: 3, Start: 10}}})
+	l.log.Release()
+	copies := func(broker int32, offset int64) {
+		t.Helper()
+		if a := l.log.Fetch(replicaserver.FetchQuery{Broker: broker, BrokerEpoch: -1, LeaderEpoch: 4, Offset: offset, LastFetchedEpoch: 3, LogStart: 10}); a.Code != 0 || a.Diverging {
+			t.Fatalf("broker %d: %+v", broker, a)
+		}
+	}
+	for _, broker := range []int32{1, 2} {
+		if a := r.Offset(t.Context(), latest); a != clientlistener.NoOffset(kerr.OffsetNotAvailable.Code) {
+			t.Errorf("before broker %d has come: %+v", broker, a)
+		}
+		copies(broker, 100-int64(broker))
+	}
+	for what, is := range map[string]struct {
+		question clientlistener.OffsetQuestion
+		want     clientlistener.OffsetAnswer
+	}{
+		"the end":                  {latest, clientlistener.OffsetAnswer{Timestamp: -1, Offset: 98, LeaderEpoch: 3}},
+		"the start":                {clientlistener.OffsetQuestion{LeaderEpoch: 4, Timestamp: clientlistener.Earliest}, clientlistener.OffsetAnswer{Timestamp: -1, Offset: 10, LeaderEpoch: 3}},
+		"the local start":          {clientlistener.OffsetQuestion{LeaderEpoch: -1, Timestamp: clientlistener.EarliestLocal}, clientlistener.OffsetAnswer{Timestamp: -1, Offset: 10, LeaderEpoch: 3}},
+		"what is tiered":           {clientlistener.OffsetQuestion{LeaderEpoch: -1, Timestamp: clientlistener.LatestTiered}, clientlistener.NoOffset(0)},
+		"what nobody knows":        {clientlistener.OffsetQuestion{LeaderEpoch: -1, Timestamp: -99}, clientlistener.NoOffset(kerr.UnsupportedVersion.Code)},
+		"an older leader":          {clientlistener.OffsetQuestion{LeaderEpoch: 3, Timestamp: clientlistener.Latest}, clientlistener.NoOffset(kerr.FencedLeaderEpoch.Code)},
+		"a newer leader":           {clientlistener.OffsetQuestion{LeaderEpoch: 5, Timestamp: clientlistener.Latest}, clientlistener.NoOffset(kerr.UnknownLeaderEpoch.Code)},
+		"the last stable, unasked": {clientlistener.OffsetQuestion{LeaderEpoch: -1, Timestamp: clientlistener.Latest, Committed: true}, clientlistener.NoOffset(kerr.OffsetNotAvailable.Code)}, // nobody can be asked here
+	} {
+		if a := r.Offset(t.Context(), is.question); a != is.want {
+			t.Errorf("%s: %+v, want %+v", what, a, is.want)
+		}
+	}
+	for offset, want := range map[int64]int16{9: kerr.OffsetOutOfRange.Code, 101: kerr.OffsetOutOfRange.Code, 50: kerr.ReplicaNotAvailable.Code} { // the fake's brokers have no listener for clients
+		if a := r.Read(clientlistener.ReadQuestion{LeaderEpoch: -1, Offset: offset}); a.Code != want || a.HighWatermark != 98 || a.LogStart != 10 {
+			t.Errorf("reading at %d: %+v", offset, a)
+		}
+	}
+	l.log.Hold()
+	if a := r.Read(clientlistener.ReadQuestion{LeaderEpoch: -1, Offset: 50}); a.Code != kerr.NotLeaderForPartition.Code || a.HighWatermark != -1 {
+		t.Errorf("while it is held: %+v", a)
+	}
+}
+
+// TestOnlyWhatIsLedHereIsAnswered: what stock brokers and other mirror processes lead is theirs to answer, and after the registration is lost everything is.
+func TestOnlyWhatIsLedHereIsAnswered(t *testing.T) {
+	c := newFake(t)
+	c.topic("orders", []int32{us, 1, 2, 3})
+	d := c.process(func(cfg *Config) { cfg.Clients = &ClientListener{Name: "CLIENT", Listen: "127.0.0.1:0"} })
+	l := d.log(orders)
+	led := func(what string, want bool) {
+		t.Helper()
+		if err := d.meta.caughtUp(within(t, 5*time.Second)); err != nil && want {
+			t.Fatal(err)
+		}
+		_, byName := (*readTopics)(d).ByName("orders", 0)
+		_, byID := (*readTopics)(d).ByID(l.id, 0)
+		if byName != want || byID != want {
+			t.Errorf("%s: by name %v, by id %v", what, byName, byID)
+		}
+	}
+	for what, is := range map[string]struct {
+		leader int32
+		want   bool
+	}{"we lead": {us, true}, "a stock broker leads": {1, false}, "a peer leads": {other, false}, "nobody leads": {-1, false}} {
+		c.change("orders", func(p *clustermetadata.Partition) { p.Leader, p.ISR = is.leader, []int32{max(is.leader, 1)} })
+		led(what, is.want)
+	}
+	c.change("orders", func(p *clustermetadata.Partition) { p.Leader, p.ISR = us, []int32{us} })
+	if _, ok := (*readTopics)(d).ByName("orders", 7); ok {
+		t.Error("a partition that is not there")
+	}
+	if _, ok := (*readTopics)(d).ByID(mirror.TopicID{9}, 0); ok {
+		t.Error("a topic that is not there")
+	}
+	led("we lead again", true)
+	d.membership.lose(Unregistered, ErrUnregistered)
+	led("the registration is lost", false)
 }

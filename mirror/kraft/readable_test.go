@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
@@ -261,6 +264,26 @@ func TestRealKafkaReadable(t *testing.T) {
 		c.CreateTopic(kafkatest.Topic{Name: "readable-own", Replication: 3})
 		refusedInTransaction(t, topic, "readable-own", kgo.SeedBrokers(node), kgo.TransactionalID("readable-franz"))
 		refusedInTransaction(t, topic, "readable-own", kgo.SeedBrokers(node), kgo.TransactionalID("readable-franz-old"), kgo.MaxVersions(kversion.V3_5_0()))
+
+		conn, err := net.Dial("tcp", node) // acks=0 is never answered; Kafka ends the connection instead
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		req := kmsg.NewPtrProduceRequest()
+		req.Version, req.TimeoutMillis = 9, 5000
+		pt := kmsg.NewProduceRequestTopic()
+		pp := kmsg.NewProduceRequestTopicPartition()
+		pt.Topic, pp.Records = topic, data(0, 0, 1, "x")
+		pt.Partitions = append(pt.Partitions, pp)
+		req.Topics = append(req.Topics, pt)
+		if _, err := conn.Write(kmsg.NewRequestFormatter().AppendRequest(nil, req, 1)); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n, err := conn.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("a Produce with acks=0 gets %d bytes and %v", n, err)
+		}
 	})
 
 	t.Run("admin", func(t *testing.T) {
@@ -301,6 +324,8 @@ func TestRealKafkaReadable(t *testing.T) {
 		if err := cl.CommitUncommittedOffsets(bound(t)); err != nil {
 			t.Fatal(err)
 		}
+		java := startTool(t, "consumer.ConsoleConsumer", "--bootstrap-server", node, "--topic", "readable-over", "--from-beginning", "--group", "readable-java-over", "--max-messages", "55", "--command-property", "metadata.max.age.ms=300") // comes back here again and again
+		eventually(t, "the Java group to have the first records", func() bool { return strings.Count(java.String(), "xxxx-") == 50 })
 		if err := l.Open(bound(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -318,6 +343,7 @@ func TestRealKafkaReadable(t *testing.T) {
 		if len(after) != 5 || after[0].Offset != 50 || string(after[4].Value) != "after-4" {
 			t.Errorf("the group went on with %d records from %d on", len(after), after[0].Offset)
 		}
+		eventually(t, "the Java group to go on", func() bool { return strings.Contains(java.String(), "after-4\nProcessed a total of 55 messages") })
 	})
 
 	t.Run("restart", func(t *testing.T) {
