@@ -137,7 +137,8 @@ const (
 // unsafeConfig is why a setting of a topic that this process leads lets a stock broker become the leader, "" if none does. Only a value of the topic itself is safe: what holds for
 // the cluster may stand in files that the metadata does not show, and change.
 func unsafeConfig(im *clustermetadata.Image, topic string) string {
-	if v, ok := im.Config(clustermetadata.TopicResource, topic, uncleanElection); !ok || v != "false" {
+	if mayElectUncleanly(im, topic) {
+		v, ok := im.Config(clustermetadata.TopicResource, topic, uncleanElection)
 		return fmt.Sprintf("unsafe: topic %s no longer says %s=false for itself (%s): a stock broker could be elected before the topic is stopped. This process sets it back to false; until then nothing is appended and no leader epoch is raised",
 			topic, uncleanElection, shown(v, ok))
 	}
@@ -146,6 +147,12 @@ func unsafeConfig(im *clustermetadata.Image, topic string) string {
 			topic, minInSync, shown(v, ok))
 	}
 	return ""
+}
+
+// mayElectUncleanly says that the controllers could elect a replica which is not in sync: only the topic's own false forbids it.
+func mayElectUncleanly(im *clustermetadata.Image, topic string) bool {
+	v, ok := im.Config(clustermetadata.TopicResource, topic, uncleanElection)
+	return !ok || v != "false"
 }
 
 func shown(v string, ok bool) string {

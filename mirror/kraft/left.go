@@ -158,7 +158,7 @@ func (d *Destination) heir(im *clustermetadata.Image, p clustermetadata.Partitio
 		return p.Leader
 	}
 	may := slices.Concat(p.ISR, p.ELR)
-	if v, _ := im.Config(clustermetadata.TopicResource, p.Topic, uncleanElection); v == "true" {
+	if mayElectUncleanly(im, p.Topic) {
 		may = slices.Concat(may, p.Replicas)
 	}
 	live := d.live(im)

@@ -52,6 +52,7 @@ type membership struct {
 	since    time.Time // fenced
 	leaving  bool
 	wanted   bool          // that the controllers do not fence us
+	resigned bool          // for good: see fenceForGood
 	alive    time.Time     // when a heartbeat was last answered
 	gone     error         // the registration is lost
 	lost     chan struct{} // closed with gone
@@ -164,6 +165,9 @@ func (m *membership) heartbeat(ctx context.Context, wantFence bool) (fenced bool
 	req := kmsg.NewPtrBrokerHeartbeatRequest()
 	m.mu.Lock()
 	gone := m.gone
+	if m.resigned && !wantFence && gone == nil { // it was asked for before, and has waited for its turn: it would undo the resignation
+		gone = ErrResigned
+	}
 	req.BrokerID, req.BrokerEpoch, req.WantFence = m.cfg.NodeID, m.epoch, wantFence
 	cordoned := m.cordon && m.uncordon == 0
 	if m.cordon {

@@ -135,10 +135,10 @@ func (d *Destination) stepDown(ctx context.Context) error {
 	return d.membership.fenceForGood(ctx)
 }
 
-// fenceForGood makes the controllers fence this process; no heartbeat follows.
+// fenceForGood makes the controllers fence this process; no heartbeat follows, not even one that waits for its turn already.
 func (m *membership) fenceForGood(ctx context.Context) error {
 	m.mu.Lock()
-	m.wanted = false
+	m.wanted, m.resigned = false, true
 	m.mu.Unlock()
 	fenced, err := m.heartbeat(ctx, true)
 	if err == nil && !fenced {

@@ -249,3 +249,38 @@ func TestResignedIsTakenOnce(t *testing.T) {
 		t.Errorf("%d have taken it", taken)
 	}
 }
+
+// TestResignIsNotUndoneByAHeartbeat: one that was to be sent when the process had itself fenced, and waited for its turn, is not sent afterwards.
+func TestResignIsNotUndoneByAHeartbeat(t *testing.T) {
+	f, d := startFake(t)
+	identified(t, d)
+	var mu sync.Mutex
+	var beats []bool // those that want to be fenced
+	waited := make(chan error, 1)
+	f.hook(func() {
+		f.before = func(_ context.Context, req kmsg.Request) error {
+			b, ok := req.(*kmsg.BrokerHeartbeatRequest)
+			if !ok {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if beats = append(beats, b.WantFence); b.WantFence {
+				go func() { // its turn comes when this one is answered
+					_, err := d.membership.heartbeat(t.Context(), false)
+					waited <- err
+				}()
+			}
+			return nil
+		}
+	})
+	err := d.membership.fenceForGood(within(t, 10*time.Second))
+	if late := <-waited; err != nil || !errors.Is(late, ErrResigned) {
+		t.Errorf("fenced: %v; the one that waited: %v", err, late)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(beats) != 1 || !beats[0] {
+		t.Errorf("heartbeats %v (true: wants to be fenced)", beats)
+	}
+}

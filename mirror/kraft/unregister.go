@@ -31,12 +31,17 @@ func (r Remains) IfUnregistered() string {
 			led++
 		case p.Elects >= 0:
 			elected++
-			fmt.Fprintf(&which, "WARNING: %s-%d: broker %d may be elected (in sync %v): clients could write into it although it was not stopped\n", p.Topic, p.Partition, p.Elects, p.ISR)
+			fmt.Fprintf(&which, "WARNING: %s-%d: broker %d may be elected (in sync %v; or the topic does not say unclean.leader.election.enable=false for itself): clients could write into it although it was not stopped\n",
+				p.Topic, p.Partition, p.Elects, p.ISR)
 		default:
 			offline++
 		}
 	}
-	fmt.Fprintf(&b, "%d partitions have no leader from then on: nobody reads or writes them, their copies stay, nothing becomes writable\n", offline)
+	promise := ", nothing becomes writable"
+	if elected > 0 {
+		promise = ""
+	}
+	fmt.Fprintf(&b, "%d partitions have no leader from then on: nobody reads or writes them, their copies stay%s\n", offline, promise)
 	if led > 0 {
 		fmt.Fprintf(&b, "%d partitions are led by stock brokers already, and stay so\n", led)
 	}
