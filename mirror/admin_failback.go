@@ -34,6 +34,7 @@ type NotAnsweredError struct {
 	ClockAhead  bool          // the clock of the process is ahead of the one here: it is not known whether it runs
 	Node        string        // of the process that was heard of last, its owner's name where it has none; "" if none ever was
 	Owner, Host string        // of the same
+	Version     string        // of the program that it runs, "" if it did not say
 	Heard       time.Time     // when that was, by its clock; zero: never
 	Ago         time.Duration // how long before this error; 0 where none was heard of or clocks differ
 	SourceError string
@@ -45,6 +46,9 @@ func (e *NotAnsweredError) Error() string {
 	switch {
 	case e.Alive && e.SourceError != "":
 		s += fmt.Sprintf("process %s on host %s runs the mirror, and its source does not answer (%s); mend that, then ask again", e.Node, e.Host, e.SourceError)
+	case e.Alive && e.Version != builtVersion():
+		s += fmt.Sprintf("process %s on host %s runs the mirror and is not done. It runs %s, this program is %s: an older one may know no such questions, then upgrade it; else wait longer, or plan fewer topics at a time",
+			e.Node, e.Host, versionWords(e.Version), versionWords(builtVersion()))
 	case e.Alive:
 		s += fmt.Sprintf("process %s on host %s runs the mirror and is not done; wait longer, or plan fewer topics at a time", e.Node, e.Host)
 	case e.ClockAhead:
@@ -60,9 +64,17 @@ func (e *NotAnsweredError) Error() string {
 
 func (e *NotAnsweredError) Unwrap() error { return e.Err }
 
+func versionWords(version string) string {
+	if version == "" {
+		return "a version that it does not say"
+	}
+	return "version " + OneLine(version)
+}
+
 // AskFailback has the process that runs the mirror compare the destination's logs with the source, and returns the plan that it makes (Mirror.PlanFailback). For whoever reaches only the
 // destination cluster. Topics may be in no mirror yet, as in a first failback; none: every topic of the mirror. The question is recorded in the Control and replaces an earlier one, the answer
-// comes as a report; nothing else changes. It waits for the answer until ctx ends, at most QuestionLife. A process that comes within QuestionLife of the question answers it too.
+// comes as a report, and then the question is taken back; nothing else changes. It waits for the answer until ctx ends, at most QuestionLife. A process that comes within QuestionLife of the
+// question answers it too.
 // Errors, in this order: InvalidRequest (the intent; a name that is none; nothing named, and the mirror has no topics; clusters that differ), UnknownClusterMirror; the Control's.
 // Then: *NotAnsweredError; InvalidRequest (another question has taken this one's place; the plan is too large to be recorded: plan fewer topics at a time); what the process says, such as
 // that the source does not answer it (InvalidClusterMirrorState).
@@ -148,11 +160,12 @@ func (c *call) answer(ctx context.Context, q FailbackQuestion) (FailbackPlan, er
 			c.reports = reports
 			for _, answer := range reports.Answers {
 				if q.answeredBy(answer) {
+					c.takeBack(ctx, &s, q)
 					return c.unpack(answer)
 				}
 			}
 			if now, _ := s.Question(q.Mirror); !now.same(q) {
-				return FailbackPlan{}, c.replaced(now)
+				return FailbackPlan{}, c.replaced(&s, now)
 			}
 		}
 		select {
@@ -162,6 +175,19 @@ func (c *call) answer(ctx context.Context, q FailbackQuestion) (FailbackPlan, er
 		case <-tick.C:
 		}
 	}
+}
+
+// takeBack takes out a question that was answered, if who answered has not done that: he may run a version that does not, or be dead. Nothing depends on it here.
+func (c *call) takeBack(ctx context.Context, s *ControlState, q FailbackQuestion) {
+	if now, _ := s.Question(q.Mirror); !now.same(q) {
+		return
+	}
+	bounded, stop := context.WithTimeout(ctx, askBound)
+	defer stop()
+	_ = c.cfg.Control.Update(bounded, func(s *ControlState) error {
+		s.TakeBack(q)
+		return nil
+	})
 }
 
 func (c *call) unpack(answer FailbackAnswer) (FailbackPlan, error) {
@@ -179,9 +205,12 @@ func (c *call) unpack(answer FailbackAnswer) (FailbackPlan, error) {
 	return plan, nil
 }
 
-func (c *call) replaced(by FailbackQuestion) error {
-	if by.Number == 0 {
+func (c *call) replaced(s *ControlState, by FailbackQuestion) error {
+	if _, err := c.exists(s); err != nil {
 		return c.refuse(UnknownClusterMirror, "", "the mirror was deleted meanwhile, and the question with it")
+	}
+	if by.Number == 0 {
+		return c.refuse(InvalidRequest, "", "another question has taken this one's place, and is answered; ask again")
 	}
 	return c.refuse(InvalidRequest, "", "another question has taken this one's place: %s on host %s asked at %s; ask again when that one is answered", OneLine(by.Who.User), OneLine(by.Who.Host), stamp(by.Asked))
 }
@@ -199,6 +228,7 @@ func (c *call) unanswered(q FailbackQuestion, trouble, end error) error {
 		alive := n.alive(now)
 		if e.Heard.IsZero() || alive && !e.Alive || alive == e.Alive && n.Seen.After(e.Heard) {
 			e.Node, e.Owner, e.Host, e.Heard, e.Ago, e.Alive, e.SourceError = n.name(), n.Owner, n.Host, n.Seen, max(0, now.Sub(n.Seen)), alive, OneLine(n.SourceError)
+			e.Version = n.Version
 			e.ClockAhead = ahead(n.Seen, now)
 		}
 	}

@@ -16,9 +16,11 @@ func TestNotAnsweredSaysWhoIsHeardOf(t *testing.T) {
 		alive bool
 		words string
 	}{
-		"none ever":          {nil, false, "NO PROCESS runs this mirror (none has ever reported)"},
-		"another mirror's":   {[]NodeReport{{Owner: "o", Mirror: "other", Seen: planTime}}, false, "none has ever reported"},
-		"at work":            {[]NodeReport{{Owner: "o", Mirror: "m", Node: "mirror-1", Host: "h", Seen: planTime}}, true, "process mirror-1 on host h runs the mirror and is not done"},
+		"none ever":        {nil, false, "NO PROCESS runs this mirror (none has ever reported)"},
+		"another mirror's": {[]NodeReport{{Owner: "o", Mirror: "other", Seen: planTime}}, false, "none has ever reported"},
+		"at work":          {[]NodeReport{{Owner: "o", Mirror: "m", Node: "mirror-1", Host: "h", Seen: planTime}}, true, "process mirror-1 on host h runs the mirror and is not done"},
+		"of another version": {[]NodeReport{{Owner: "o", Mirror: "m", Node: "mirror-1", Host: "h", Seen: planTime, Version: "v0.9"}}, true,
+			"process mirror-1 on host h runs the mirror and is not done. It runs version v0.9, this program is "},
 		"without its source": {[]NodeReport{{Owner: "o", Mirror: "m", Host: "h", Seen: planTime, SourceError: "refused\n"}}, true, `process o on host h runs the mirror, and its source does not answer (refused\n); mend that`},
 		"dead":               {[]NodeReport{{Owner: "o", Mirror: "m", Host: "h", Seen: planTime.Add(-time.Hour)}}, false, "NO PROCESS runs this mirror (last word 60m ago, of process o on host h); start it"},
 		"one dead, one lives": {[]NodeReport{{Owner: "a", Mirror: "m", Host: "h", Seen: planTime.Add(-time.Second)}, {Owner: "b", Mirror: "m", Host: "i", Seen: planTime.Add(-time.Hour)}}, true,

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // answering looks for the answers to questions for a failback plan that others record in the Control. The desired state is followed meanwhile: a plan reads whole logs. Only the newest question
-// counts; what is looked for an older one ends. The reports carry the answer out. A question that anybody has answered is not answered again, also not after a restart: the answer is there.
+// counts; what is looked for an older one ends. The reports carry the answer out, and then the question is taken back. One that anybody has answered and that is still there is not answered again,
+// also not after a restart: the answer is there.
 type answering struct {
 	m    *Mirror
 	turn semaphore // of one: logs are read for one question at a time
@@ -18,7 +21,12 @@ type answering struct {
 	question FailbackQuestion // that was taken up last
 	end      context.CancelFunc
 	answer   *FailbackAnswer // that is not recorded yet
+	refused  int             // how often the Control did not take it, though it took reports
+	answered bool            // the question is answered, and is to be taken back
 }
+
+// answerTries is how often an answer is tried to be recorded before it is taken for one that never can be.
+const answerTries = 3
 
 // hear takes a question up if it is another one than before.
 func (a *answering) hear(s *ControlState) {
@@ -31,7 +39,7 @@ func (a *answering) hear(s *ControlState) {
 	if a.end != nil {
 		a.end()
 	}
-	a.question, a.end, a.answer = q, nil, nil
+	a.question, a.end, a.answer, a.refused, a.answered = q, nil, nil, 0, false
 	if !ok {
 		return
 	}
@@ -48,20 +56,39 @@ func (a *answering) look(ctx context.Context, q FailbackQuestion) {
 		return
 	}
 	defer a.turn.release()
-	if time.Since(q.Asked) > QuestionLife || a.done(ctx, q) {
+	if a.done(ctx, q) {
+		a.note(q, nil)
 		return
 	}
-	plan, err := a.plan(ctx, q)
+	var plan FailbackPlan
+	err := q.tooOld(time.Now())
+	if err == nil {
+		plan, err = a.plan(ctx, q)
+	}
 	if ctx.Err() != nil && (a.m.ctx.Err() != nil || errors.Is(ctx.Err(), context.Canceled)) {
 		return // the mirror ends, or somebody asks something else
 	}
 	answer := q.answer(a.m.cfg.Owner, plan, err)
+	a.note(q, &answer)
+}
+
+// note keeps an answer until it is recorded; nil: the question has one.
+func (a *answering) note(q FailbackQuestion, answer *FailbackAnswer) {
 	a.mu.Lock()
 	if a.question.same(q) {
-		a.answer = &answer
+		a.answer, a.answered = answer, answer == nil
 	}
 	a.mu.Unlock()
 	a.m.stateChanged() // the reports go out
+}
+
+// tooOld is why a question is not looked into any more, nil if it is: whoever still waits for the answer has another clock.
+func (q FailbackQuestion) tooOld(now time.Time) error {
+	if now.Sub(q.Asked) <= QuestionLife {
+		return nil
+	}
+	return &Error{Code: InvalidClusterMirrorState, Mirror: q.Mirror, Partition: -1, Message: fmt.Sprintf(
+		"the question is too old by its clock: it was asked at %s, and there it is %s; a question is answered for %s. Set the clocks of both hosts, then ask again", stamp(q.Asked), stamp(now), span(QuestionLife))}
 }
 
 // answer is a plan, or why there is none, as it can be recorded.
@@ -114,18 +141,53 @@ func (a *answering) done(ctx context.Context, q FailbackQuestion) bool {
 	return false
 }
 
-// untold is the answer that is to be recorded, nil if there is none.
-func (a *answering) untold() *FailbackAnswer {
+// record writes the answer that is not recorded yet, and takes the question back when it has one. Only one call at a time. Errors: the reporter is fenced; nothing else is the reports' trouble.
+func (a *answering) record(ctx context.Context, to Reporter) error {
+	a.mu.Lock()
+	q, answer, answered := a.question, a.answer, a.answered
+	a.mu.Unlock()
+	if answer != nil {
+		switch err := to.Answer(ctx, *answer); {
+		case errors.Is(err, statemachine.ErrFenced):
+			return err
+		case err != nil:
+			a.notRecorded(q, answer, err)
+			return nil
+		}
+		answered = true
+		a.mu.Lock()
+		if a.question.same(q) {
+			a.answer, a.answered = nil, true
+		}
+		a.mu.Unlock()
+	}
+	if !answered {
+		return nil
+	}
+	err := a.m.cfg.Control.Update(ctx, func(s *ControlState) error {
+		s.TakeBack(q)
+		return nil
+	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.answer
+	if err == nil && a.question.same(q) {
+		a.answered = false // else the next report tries again; who has asked does too
+	}
+	return nil
 }
 
-// told notes that an answer was recorded.
-func (a *answering) told(answer *FailbackAnswer) {
+// notRecorded decides what becomes of an answer that the Control did not take. A plan that cannot be recorded is replaced by words that say so; when they cannot either nobody is told, and the
+// question stays.
+func (a *answering) notRecorded(q FailbackQuestion, answer *FailbackAnswer, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.answer == answer {
-		a.answer = nil
+	if a.refused++; a.answer != answer || a.refused < answerTries {
+		return
+	}
+	a.answer, a.refused = nil, 0
+	a.m.emit(TopicTrouble{EventMeta: a.m.meta(TopicPartition{Partition: Unknown}), Err: fmt.Errorf("the answer to a question for a failback plan cannot be recorded: %w", err)})
+	if len(answer.Packed) > 0 {
+		words := q.answer(answer.Owner, FailbackPlan{}, fmt.Errorf("the plan cannot be recorded: %w; mend that, or plan fewer topics at a time", err))
+		a.answer = &words
 	}
 }

@@ -79,6 +79,15 @@ func answersIn(t *testing.T, c mirror.Control) []mirror.FailbackAnswer {
 	return r.Answers
 }
 
+func questionsIn(t *testing.T, c mirror.Control) []mirror.FailbackQuestion {
+	t.Helper()
+	s, err := c.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Questions
+}
+
 // A first failback from a place that reaches the destination only: the topics are in no mirror, the question goes to the process that runs it, and the plan that comes back is the one that is
 // carried out.
 func TestFailbackByWayOfTheControl(t *testing.T) {
@@ -96,6 +105,8 @@ func TestFailbackByWayOfTheControl(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("the answer took %s", took)
 		}
+		synctest.Wait()
+		expect(t, "questions", len(questionsIn(t, a.Control())), 0)
 		direct, err := back.PlanFailback(t.Context(), "t", "u")
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +181,8 @@ func TestFailbackWithoutAReasonSaysWhichPlan(t *testing.T) {
 	})
 }
 
-// Nobody runs the mirror: that is said, with the last word of whoever did. A process that comes in time answers all the same, once; one that comes late does not.
+// Nobody runs the mirror: that is said, with the last word of whoever did. A process that comes in time answers all the same, once; one that comes late reads no logs for it and says so. Who
+// answers takes the question back.
 func TestQuestionThatNobodyAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := failedOver(t)
@@ -195,16 +207,24 @@ func TestQuestionThatNobodyAnswers(t *testing.T) {
 		back := openBack(t, a, b)
 		back.until("answered", func(mirror.Status) bool { return len(answersIn(t, a.Control())) == 1 })
 		first := answersIn(t, a.Control())[0]
-		if !first.Asked.Equal(none.Asked) {
+		if !first.Asked.Equal(none.Asked) || len(first.Packed) == 0 {
 			t.Errorf("%+v", first)
 		}
+		back.until("taken back", func(mirror.Status) bool { return len(questionsIn(t, a.Control())) == 0 })
 		back.close()
+		if err := a.Control().Update(t.Context(), func(s *mirror.ControlState) error { // as a version leaves it that takes none back
+			s.SetQuestion(mirror.FailbackQuestion{Mirror: "back", Number: first.Number, Asked: first.Asked, Topics: []string{"t"}})
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(time.Minute)
 		back = openBack(t, a, b)
 		time.Sleep(time.Minute)
 		if again := answersIn(t, a.Control()); len(again) != 1 || !again[0].At.Equal(first.At) {
 			t.Errorf("answered again after a restart: %+v", again)
 		}
+		expect(t, "questions", len(questionsIn(t, a.Control())), 0)
 		back.close()
 
 		time.Sleep(14 * time.Minute)
@@ -216,9 +236,10 @@ func TestQuestionThatNobodyAnswers(t *testing.T) {
 		back = openBack(t, a, b)
 		defer back.close()
 		time.Sleep(time.Minute)
-		if late := answersIn(t, a.Control()); len(late) != 1 || !late[0].At.Equal(first.At) {
-			t.Errorf("a question that is too old is answered: %+v", late)
+		if late := answersIn(t, a.Control()); len(late) != 1 || late[0].Packed != nil || !strings.Contains(late[0].Trouble, "the question is too old by its clock") {
+			t.Errorf("a question that is too old: %+v", late)
 		}
+		expect(t, "questions", len(questionsIn(t, a.Control())), 0)
 	})
 }
 
@@ -367,5 +388,143 @@ func TestFailbackOfALogThatHasGrownDropsNothing(t *testing.T) {
 		}
 		back.untilFailed("t", 0, "would drop")
 		expect(t, "log", string(a.raw("t", 0)), string(before))
+	})
+}
+
+// Whose clock is behind that of the process is told so at once, with both times.
+func TestQuestionFromAClockThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		back := openBack(t, a, b)
+		defer back.close()
+		behind := time.Now().Add(-mirror.QuestionLife - time.Minute)
+		admin := onlyHere(t, a)
+		admin.SetClock(func() time.Time { return behind })
+		began := time.Now()
+		_, err := admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+		if took := time.Since(began); !errors.Is(err, &mirror.Error{Code: mirror.InvalidClusterMirrorState}) || took > 10*time.Second {
+			t.Fatalf("after %s: %v", took, err)
+		}
+		expectWords(t, err.Error(), "the question is too old by its clock: it was asked at "+behind.UTC().Format("2006-01-02 15:04:05 UTC"), "and there it is "+began.UTC().Format("2006-01-02 15:"),
+			"a question is answered for 10m", "Set the clocks of both hosts")
+		synctest.Wait()
+		expect(t, "questions", len(questionsIn(t, a.Control())), 0)
+	})
+}
+
+// stubborn is a Control that takes every report, and answers only as its own says.
+type stubborn struct {
+	mirror.Control
+	takes func(mirror.FailbackAnswer) bool
+
+	mu      sync.Mutex
+	reports int
+	tries   int
+}
+
+type stubbornReporter struct {
+	mirror.Reporter
+	*stubborn
+}
+
+func (s *stubborn) OpenReporter(ctx context.Context, owner string) (mirror.Reporter, error) {
+	r, err := s.Control.OpenReporter(ctx, owner)
+	return stubbornReporter{r, s}, err
+}
+
+func (r stubbornReporter) Report(ctx context.Context, node mirror.NodeReport, partitions []mirror.PartitionReport) error {
+	r.mu.Lock()
+	r.stubborn.reports += len(partitions)
+	r.mu.Unlock()
+	return r.Reporter.Report(ctx, node, partitions)
+}
+
+func (r stubbornReporter) Answer(ctx context.Context, answer mirror.FailbackAnswer) error {
+	r.mu.Lock()
+	r.tries++
+	takes := r.takes(answer)
+	r.mu.Unlock()
+	if !takes {
+		return errors.New("the storage takes no record of that size")
+	}
+	return r.Reporter.Answer(ctx, answer)
+}
+
+// A plan that can never be recorded is answered with words; where even those are refused it ends. Neither makes anything else be reported anew.
+func TestAnswerThatCannotBeRecorded(t *testing.T) {
+	for what, takes := range map[string]func(mirror.FailbackAnswer) bool{
+		"the plan is too large": func(a mirror.FailbackAnswer) bool { return len(a.Packed) == 0 },
+		"nothing is taken":      func(mirror.FailbackAnswer) bool { return false },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := failedOver(t)
+				control := &stubborn{Control: a.Control(), takes: takes}
+				back := open(t, "back", b.Cluster, a, func(c *mirror.Config) { c.Control = control })
+				defer back.close()
+				if _, err := back.Admin().Start(t.Context(), []string{"v"}, mirror.StartOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				b.local("v", 1)
+				back.until("mirrored", func(s mirror.Status) bool {
+					return len(s.Topics) == 1 && len(s.Topics[0].Partitions) == 1 && s.Topics[0].Partitions[0].State == statemachine.Mirroring
+				})
+				time.Sleep(time.Minute)
+				control.mu.Lock()
+				control.reports = 0
+				control.mu.Unlock()
+				_, err := onlyHere(t, a).AskFailback(bounded(t, 2*time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+				control.mu.Lock()
+				defer control.mu.Unlock()
+				if control.reports > 2 || control.tries > 6 {
+					t.Errorf("%d reports of one partition in which nothing happens, %d tries", control.reports, control.tries)
+				}
+				if takes(mirror.FailbackAnswer{}) {
+					if err == nil || !strings.Contains(err.Error(), "the plan cannot be recorded") || !strings.Contains(err.Error(), "the storage takes no record of that size") {
+						t.Errorf("%v", err)
+					}
+				} else if none := new(mirror.NotAnsweredError); !errors.As(err, &none) || !none.Alive {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
+// Who asked takes the question back too: who answered may run a version that does not.
+func TestWhoAskedTakesTheQuestionBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := failedOver(t)
+		admin := onlyHere(t, a)
+		if _, err := admin.Create(t.Context(), mirror.Settings{"bootstrap.servers": "b:9092"}, mirror.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		asked := make(chan error, 1)
+		go func() {
+			_, err := admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+			asked <- err
+		}()
+		synctest.Wait()
+		q := questionsIn(t, a.Control())
+		expect(t, "questions", len(q), 1)
+		process, err := a.Control().OpenReporter(t.Context(), "old")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer process.Close()
+		if err := process.Report(t.Context(), mirror.NodeReport{Owner: "old", Mirror: "back", Host: "h", Version: "v0.9", Seen: time.Now()}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := process.Answer(t.Context(), mirror.FailbackAnswer{Owner: "old", Mirror: "back", Number: q[0].Number, Asked: q[0].Asked, Trouble: "for a reason"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-asked; err == nil || !strings.Contains(err.Error(), "process old cannot plan a failback: for a reason") {
+			t.Errorf("%v", err)
+		}
+		expect(t, "questions", len(questionsIn(t, a.Control())), 0)
+		_, err = admin.AskFailback(bounded(t, 2*time.Second), []string{"t"}, mirror.AskFailbackOptions{})
+		if err == nil || !strings.Contains(err.Error(), "It runs version v0.9, this program is") {
+			t.Errorf("a process that does not answer: %v", err)
+		}
 	})
 }

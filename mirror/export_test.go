@@ -12,3 +12,6 @@ func (m *Mirror) LoseFetches(lose func(tp TopicPartition, again bool) bool) {
 
 // WakeUp makes the mirror find that it was held up: its newest heartbeat is an hour old.
 func (m *Mirror) WakeUp() { m.lease.note(time.Now().Add(-time.Hour)) }
+
+// SetClock gives an Admin another clock.
+func (a *Admin) SetClock(now func() time.Time) { a.now = now }

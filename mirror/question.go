@@ -38,8 +38,9 @@ type FailbackAnswer struct {
 	Code    Code
 }
 
-// QuestionLife is how long a question waits for its answer. One that is older when a process comes is not answered any more: who asked has left, and the plan would be of use to nobody. It
-// is also the longest time that a process looks for an answer, and that Admin.AskFailback waits. Ages are by the clock of whoever judges.
+// QuestionLife is how long a question waits for its answer. For one that is older when a process comes no logs are read any more: who asked has left, and the plan would be of use to nobody. The
+// answer says then that it is too old, because the clocks may differ too. It is also the longest time that a process looks for an answer, and that Admin.AskFailback waits. Ages are by the
+// clock of whoever judges. A question that was answered is taken back, by who answered or who asked.
 const QuestionLife = 10 * time.Minute
 
 type (
@@ -78,6 +79,11 @@ func (s *ControlState) SetQuestion(q FailbackQuestion) {
 	s.Questions = slices.DeleteFunc(s.Questions, func(other FailbackQuestion) bool { return other.Mirror == q.Mirror })
 	s.Questions = append(s.Questions, q)
 	slices.SortFunc(s.Questions, func(a, b FailbackQuestion) int { return cmp.Compare(a.Mirror, b.Mirror) })
+}
+
+// TakeBack takes a question out, and no other one that was asked in its place: programs that are older than questions read no desired state that has one.
+func (s *ControlState) TakeBack(q FailbackQuestion) {
+	s.Questions = slices.DeleteFunc(s.Questions, q.same)
 }
 
 // same says that it is no other question.

@@ -102,16 +102,7 @@ func (g *reporting) report() error {
 		return err
 	}
 	g.told.note(fresh)
-	if answer := g.m.answering.untold(); answer != nil {
-		if err := g.reporter.Answer(ctx, *answer); err != nil {
-			return err
-		}
-		g.m.answering.told(answer)
-	}
-	for _, p := range fresh {
-		g.told[TopicPartition{p.Topic, p.Partition}] = p
-	}
-	return nil
+	return g.m.answering.record(ctx, g.reporter)
 }
 
 // reportInterval is how often this process reports at least.
