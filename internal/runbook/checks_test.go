@@ -111,7 +111,7 @@ func (f *follower) isWritable(at, topic string) {
 func (f *follower) values(at, topic string, last int64) (values []string) {
 	f.t.Helper()
 	c, name := f.clusters[at], f.names.inRun(topic)
-	cl := c.Client(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{name: {0: kgo.NewOffset().AtStart()}}))
+	cl := c.Client(kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{name: {0: kgo.NewOffset().AtStart()}}))
 	defer cl.Close()
 	for at := int64(-1); at < last; {
 		fs := cl.PollFetches(lives.Limited(f.t))
@@ -120,7 +120,7 @@ func (f *follower) values(at, topic string, last int64) (values []string) {
 		}
 		fs.EachRecord(func(r *kgo.Record) {
 			at = r.Offset
-			if at <= last {
+			if at <= last && !r.Attrs.IsControl() {
 				values = append(values, string(r.Value))
 			}
 		})

@@ -16,12 +16,15 @@ import (
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/proxy"
 )
 
 // direct does what a page has in a comment.
 //
-//	topic CLUSTER NAME PARTITIONS [RF]  a topic is created
+//	topic CLUSTER NAME PARTITIONS       a topic is created, with one copy; or
+//	topic CLUSTER NAME on BROKER        with one partition, there
 //	node CLUSTER                        a node is started there (CLUSTER.properties, its command is not shown), and its topics are made
+//	nodefile CLUSTER                    only its file is written
 //	mirror MIRROR FROM TO TOPICS        a mirror is made and started, by a node that runs, and it is waited until it is in step
 //	write CLUSTER TOPIC N               N records are written to each of its partitions
 //	keep writing CLUSTER TOPIC          somebody writes all the time, until "stop writing", the fence, or the end
@@ -34,6 +37,10 @@ import (
 //	start CLUSTER [BROKER]              they are started again
 //	kill process FILE                   a command in the background ends at once
 //	end process FILE                    it is asked to end
+//	front                               the primary's address is a load balancer's, and leads there
+//	lead to CLUSTER                     it leads elsewhere
+//	cut CLUSTER                         nobody reaches a broker of it any more
+//	restore CLUSTER                     they do again
 //	remove FOLDER                       a folder is gone
 func (f *follower) direct(s step) {
 	f.t.Helper()
@@ -73,19 +80,25 @@ func (f *follower) direct(s step) {
 	switch words[0] {
 	case "topic":
 		arguments(4)
-		replication := 1
-		if len(words) > 4 {
-			replication = number(words[4])
-		}
 		c, topic := cluster(words[1]), f.names.inRun(words[2])
-		c.CreateTopic(kafkatest.Topic{Name: topic, Partitions: number(words[3]), Replication: replication})
+		spec := kafkatest.Topic{Name: topic}
+		if words[3] == "on" {
+			spec.Assignment = [][]int32{{int32(number(words[4]))}}
+		} else {
+			spec.Partitions, spec.Replication = number(words[3]), 1
+		}
+		c.CreateTopic(spec)
 		c.Allow("User:app", []string{topic}, kadm.OpRead, kadm.OpWrite)
 	case "mirror":
 		arguments(5)
 		f.mirror(words[1], words[2], words[3], words[4])
 	case "node":
 		arguments(2)
-		f.node(words[1])
+		f.nodeFile(words[1])
+		f.background(words[1]+".properties", "kafka-mirror run --config "+words[1]+".properties")
+	case "nodefile":
+		arguments(2)
+		f.nodeFile(words[1])
 	case "write":
 		arguments(4)
 		f.write(cluster(words[1]), f.names.inRun(words[2]), number(words[3]))
@@ -137,6 +150,20 @@ func (f *follower) direct(s step) {
 		}
 		c.WaitReady()
 		f.dead[words[1]] = false
+	case "front":
+		f.front = newFront(f.t, f.clusters["primary"].Bootstrap()[0])
+		f.names.move("primary:9092", f.front.address())
+	case "lead":
+		arguments(3)
+		f.front.lead(cluster(words[2]).Bootstrap()[0])
+	case "cut":
+		arguments(2)
+		p := cluster(words[1]).Proxy(1)
+		p.SetLink(proxy.Link{Refuse: true})
+		p.Reset()
+	case "restore":
+		arguments(2)
+		cluster(words[1]).Proxy(1).SetLink(proxy.Link{})
 	case "remove":
 		arguments(2)
 		if err := os.RemoveAll(filepath.Join(f.dir, words[1])); err != nil {
@@ -147,8 +174,8 @@ func (f *follower) direct(s step) {
 	}
 }
 
-// node starts a node at a cluster. Its folder is in the page's, and it looks at sources every second.
-func (f *follower) node(at string) {
+// nodeFile writes the file of a node at a cluster. Its folder is in the page's, and it looks at sources every second.
+func (f *follower) nodeFile(at string) {
 	f.t.Helper()
 	copies := len(f.clusters[at].Brokers())
 	f.file(at+".properties", fmt.Sprintf(`node.id=%d
@@ -162,7 +189,6 @@ min.insync.replicas=%d
 mirror.state.topic.num.partitions=3
 mirror.metadata.refresh.interval.ms=1000`, nodeID, at, copies, min(2, copies)))
 	f.file("client.properties", fmt.Sprintf("mirror.state.topic.replication.factor=%d\nmirror.state.topic.num.partitions=3", copies))
-	f.background(at+".properties", "kafka-mirror run --config "+at+".properties")
 }
 
 func (f *follower) file(name, text string) {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ type follower struct {
 	dead     map[string]bool // all its brokers are
 	running  map[string]*background
 	writers  map[string]*writer
+	plan     string         // that was shown last
+	front    *front         // what stands at the primary's address, if that is not the primary
 	printed  map[int]string // what steps print now, where that is not what the page says
 }
 
@@ -71,21 +74,17 @@ func follow(t *testing.T, page string, clusters ...string) *follower {
 	f.names.set("standby-mirror:9990", reserved(t))
 	f.names.set("primary-mirror:9990", reserved(t))
 	for i, name := range clusters {
-		role := []string{"primary", "standby"}[i]
+		role := []string{"primary", "standby", "other"}[i]
 		c := lend(t, name)
 		f.clusters[role] = c
-		id := []string{pagePrimaryID, pageStandbyID}[i]
+		id := []string{pagePrimaryID, pageStandbyID, pageOtherID}[i]
 		f.names.set(id, c.ID())
+		f.names.set(role+":9092", strings.Join(c.Bootstrap(), ","))
 		for b, address := range c.Bootstrap() {
-			if b == 0 {
-				f.names.set(role+":9092", address)
-			}
 			f.names.set(fmt.Sprintf("%s-%d:9092", role, b+1), address)
 		}
+		f.names.set(role+":9094", strings.Join(c.Listener("LOGIN"), ","))
 		for b, address := range c.Listener("LOGIN") {
-			if b == 0 {
-				f.names.set(role+":9094", address)
-			}
 			f.names.set(fmt.Sprintf("%s-%d:9094", role, b+1), address)
 		}
 		f.names.set(role+":9093", strings.Join(c.ControllerAddresses(), ","))
@@ -114,6 +113,14 @@ func follow(t *testing.T, page string, clusters ...string) *follower {
 	f.file("app.properties", `security.protocol=SASL_PLAINTEXT
 sasl.mechanism=PLAIN
 sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="app" password="`+appPassword+`";`)
+	t.Cleanup(func() {
+		if len(f.printed) == 0 {
+			return
+		}
+		if err := os.WriteFile(path, []byte(strings.Join(rewritten(lines, steps, f.printed), "\n")), 0o644); err != nil {
+			t.Error(err)
+		}
+	})
 	begun := time.Now()
 	for _, s := range steps {
 		at := time.Now()
@@ -125,11 +132,6 @@ sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule require
 		t.Logf("%5.1f s (%4.1f s)  line %d: %s%s", time.Since(begun).Seconds(), time.Since(at).Seconds(), s.line, s.directive, s.command)
 		if t.Failed() && !*update {
 			t.FailNow()
-		}
-	}
-	if *update && len(f.printed) > 0 {
-		if err := os.WriteFile(path, []byte(strings.Join(rewritten(lines, steps, f.printed), "\n")), 0o644); err != nil {
-			t.Fatal(err)
 		}
 	}
 	return f
@@ -219,8 +221,19 @@ func (f *follower) signal(name string, s syscall.Signal) {
 	delete(f.running, name)
 }
 
+// shownPlan is the name of a plan where it is shown, givenPlan where it is asked for.
+var (
+	shownPlan = regexp.MustCompile(`(?m)^plan ([0-9a-f-]+)$`)
+	givenPlan = regexp.MustCompile(`--plan [0-9a-f-]+`)
+)
+
+// command is a line of a page as it is run here. A plan in it is the one that was shown last.
 func (f *follower) command(ctx context.Context, line string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; "+f.names.inRun(line))
+	line = f.names.inRun(line)
+	if f.plan != "" {
+		line = givenPlan.ReplaceAllString(line, "--plan "+f.plan)
+	}
+	cmd := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; "+line)
 	cmd.Dir, cmd.Env = f.dir, append(os.Environ(), "PATH="+f.bin+":"+os.Getenv("PATH"))
 	cmd.WaitDelay = time.Second
 	return cmd
@@ -234,6 +247,9 @@ func (f *follower) run(line string) string {
 	cmd := f.command(ctx, line)
 	out, err := cmd.CombinedOutput()
 	text := f.shown(string(out))
+	if plans := shownPlan.FindAllStringSubmatch(text, -1); len(plans) > 0 {
+		f.plan = plans[len(plans)-1][1]
+	}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -255,8 +271,8 @@ func (f *follower) shown(text string) string {
 	return f.names.onPage(text)
 }
 
-// looks are the verbs of commands that only look, and are repeated.
-var looks = []string{"--describe", "--groups", "--list", "--healthz", "curl "}
+// looks are in commands that only look, and are repeated.
+var looks = []string{"--describe", "--groups", "--list", "--dry-run", "curl "}
 
 // do runs a command and compares.
 func (f *follower) do(s step) {
@@ -267,7 +283,7 @@ func (f *follower) do(s step) {
 	}
 	deadline := time.Now().Add(patience)
 	if *update {
-		deadline = time.Now().Add(patience / 4)
+		deadline = time.Now().Add(patience / 3)
 	}
 	repeat := slices.ContainsFunc(looks, func(verb string) bool { return strings.Contains(s.command, verb) }) && !strings.Contains(s.command, "--add ")
 	tick := time.NewTicker(200 * time.Millisecond)

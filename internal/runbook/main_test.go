@@ -37,7 +37,7 @@ func lend(t *testing.T, name string) *kafkatest.Cluster {
 		brokers = 3
 	}
 	return lender.Lend(t, name, kafkatest.Options{
-		Brokers: brokers, HeapMB: 320, Authorizer: true, Listeners: map[string]kafkatest.Security{"LOGIN": {SASL: "PLAIN", Users: map[string]string{"app": appPassword}}},
+		Brokers: brokers, HeapMB: 320, Authorizer: true, Proxied: strings.Contains(name, "balanced"), Listeners: map[string]kafkatest.Security{"LOGIN": {SASL: "PLAIN", Users: map[string]string{"app": appPassword}}},
 		Config: map[string]string{"replica.fetch.wait.max.ms": "200", "group.initial.rebalance.delay.ms": "0"},
 	})
 }

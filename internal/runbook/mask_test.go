@@ -9,10 +9,11 @@ import (
 const (
 	pagePrimaryID = "PqwYhCxRbmzsVvnJykLxAa"
 	pageStandbyID = "KHqKNX68hETrA5WXK1fB2w"
+	pageOtherID   = "Tf0pWn3zQ4e2sLr8yVbG1c"
 )
 
 var (
-	planHash = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{8}\b`)
+	planHash = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{8}\b|\bplan [0-9a-f]{8,12}\b`)
 	uuid     = regexp.MustCompile(`(^|[^\w-])([\w-]{22})($|[^\w-])`)
 	moment   = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d([.,]\d+)?( ?UTC|Z)?`)
 	age      = regexp.MustCompile(`just now|<?\d[\d.]*(ms|µs|[smhd])(\d[\d.]*(ms|µs|[smhd]))* ago`)
@@ -28,7 +29,7 @@ func masked(line string) string {
 		return line
 	}
 	line = planHash.ReplaceAllString(line, "PLAN")
-	keep := strings.NewReplacer(pagePrimaryID, "SOURCE-ID", pageStandbyID, "STANDBY-ID")
+	keep := strings.NewReplacer(pagePrimaryID, "SOURCE-ID", pageStandbyID, "STANDBY-ID", pageOtherID, "OTHER-ID")
 	line = uuid.ReplaceAllString(keep.Replace(line), "${1}ID$3")
 	line = age.ReplaceAllString(moment.ReplaceAllString(line, "TIME"), "AGE")
 	line = duration.ReplaceAllString(line, "DURATION")

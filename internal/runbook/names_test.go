@@ -11,7 +11,14 @@ type names struct {
 	pairs [][2]string // page, run; longest page name first when a command is read, longest run name first when something is shown
 }
 
+// set says what a name stands for. Of several names for one thing, or things for one name, the one that was set first counts.
 func (n *names) set(page, run string) { n.pairs = append(n.pairs, [2]string{page, run}) }
+
+// move lets a name stand for something else from now on.
+func (n *names) move(page, run string) {
+	n.pairs = slices.DeleteFunc(n.pairs, func(p [2]string) bool { return p[0] == page })
+	n.set(page, run)
+}
 
 // inRun is a command, or a file, as it is run.
 func (n *names) inRun(text string) string {

@@ -39,19 +39,27 @@ func TestShowsSaysNo(t *testing.T) {
 		"source " + pagePrimaryID + " → destination " + pageStandbyID + "\nplan abcdef01-01234567-89abcdef\norders-0 MIRRORING 9, seen 12s ago 0 2026-01-01 14:10:00 UTC\nlast 1234\nexit status 4": true,
 		"source " + pagePrimaryID + " → destination " + pageStandbyID + "\n…\nexit status 4":                                                                                                        true,
 		"…\nlast 1\nexit status 4": true,
-		"…":                        true,
+		"…":                        false,
+		"…\nexit status 4":         true,
 		"source " + pageStandbyID + " → destination " + pagePrimaryID + "\n…\nexit status 4": false, // the wrong way round
 		"…\nexit status 1": false,
 		"…\nlast 1":        false,
-		"…\norders-0 MIRRORING 9, seen 12s ago 3 2026-01-01 14:10:00 UTC\n…":                      false, // not in step
-		"…\norders-0 STOPPED 9, seen 12s ago 0 2026-01-01 14:10:00 UTC\n…":                        false,
+		"…\norders-0 MIRRORING 9, seen 12s ago 3 2026-01-01 14:10:00 UTC\n…\nexit status 4":       false, // not in step
+		"…\norders-0 STOPPED 9, seen 12s ago 0 2026-01-01 14:10:00 UTC\n…\nexit status 4":         false,
 		"source " + pagePrimaryID + " → destination " + pageStandbyID + "\nlast 1\nexit status 4": false, // lines are missing
-		"…\nlast 1\n…\nplan abcdef01-01234567-89abcdef\n…":                                        false, // not in order
+		"…\nlast 1\n…\nplan abcdef01-01234567-89abcdef\n…\nexit status 4":                         false, // not in order
 		"": false,
 	} {
 		if shows(strings.Split(want, "\n"), printed, false) != ok {
 			t.Errorf("%q: %v", want, !ok)
 		}
+	}
+	if shows([]string{"a", elision}, "a\nb\nexit status 1\n", false) || !shows([]string{"a", elision, "exit status 1"}, "a\nb\nexit status 1\n", false) {
+		t.Error("an exit status is elided")
+	}
+	if !shows([]string{"time=… level=INFO msg=joined… x"}, "time=12 level=INFO msg=joined at 3 x\n", false) || shows([]string{"time=… level=INFO msg=joined"}, "time=12 level=INFO msg=joined at 3\n", false) ||
+		shows([]string{"a … b … c"}, "a c b\n", false) {
+		t.Error("an elision in a line")
 	}
 	if !shows(nil, "", false) || shows(nil, "x\n", false) || !shows([]string{"plan #", "…"}, "plan 7\n", false) {
 		t.Error("a command that prints nothing")

@@ -2,7 +2,6 @@ package runbook
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -80,8 +79,17 @@ func parse(lines []string) (steps []step, err error) {
 }
 
 // shows says whether a printed text is what a page wants, both masked: the parts between elisions are there as they stand, in order, the first one at the beginning and the last one at the end.
-// With open more may follow: the command goes on.
+// An exit status is never elided. With open more may follow: the command goes on.
 func shows(want []string, printed string, open bool) bool {
+	var got []string
+	if text := strings.TrimRight(printed, "\n"); text != "" {
+		got = strings.Split(text, "\n")
+	}
+	var wanted, was string
+	wanted, want = exitOf(want)
+	if was, got = exitOf(got); wanted != was {
+		return false
+	}
 	var parts [][]string
 	part := []string{}
 	for _, line := range want {
@@ -89,22 +97,16 @@ func shows(want []string, printed string, open bool) bool {
 			parts, part = append(parts, part), []string{}
 			continue
 		}
-		part = append(part, strings.TrimRight(masked(line), " "))
+		part = append(part, line)
 	}
 	parts = append(parts, part)
-	var got []string
-	if text := strings.TrimRight(printed, "\n"); text != "" {
-		for _, line := range strings.Split(text, "\n") {
-			got = append(got, strings.TrimRight(masked(line), " "))
-		}
-	}
 	for i, part := range parts {
 		last := i == len(parts)-1
 		if last && !open {
 			if i == 0 {
-				return slices.Equal(part, got)
+				return len(part) == len(got) && begins(got, part)
 			}
-			return len(got) >= len(part) && slices.Equal(part, got[len(got)-len(part):])
+			return len(got) >= len(part) && begins(got[len(got)-len(part):], part)
 		}
 		at := indexOf(got, part)
 		if at < 0 || i == 0 && at > 0 && len(part) > 0 {
@@ -115,14 +117,53 @@ func shows(want []string, printed string, open bool) bool {
 	return true
 }
 
+// exitOf takes the exit status off the end of lines, "" if there is none.
+func exitOf(lines []string) (string, []string) {
+	if n := len(lines); n > 0 && status.MatchString(lines[n-1]) {
+		return lines[n-1], lines[:n-1]
+	}
+	return "", lines
+}
+
 // indexOf is where part begins in all, −1 if nowhere.
 func indexOf(all, part []string) int {
 	for i := 0; i+len(part) <= len(all); i++ {
-		if slices.Equal(all[i:i+len(part)], part) {
+		if begins(all[i:], part) {
 			return i
 		}
 	}
 	return -1
+}
+
+// begins says whether the first lines are those of a part.
+func begins(lines, part []string) bool {
+	for i, want := range part {
+		if !same(want, lines[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// same compares two lines. An elision inside of a page's line stands for any words.
+func same(want, got string) bool {
+	want, got = strings.TrimSpace(masked(want)), strings.TrimSpace(masked(got))
+	parts := strings.Split(want, elision)
+	if len(parts) == 1 || want == elision {
+		return want == got
+	}
+	rest, ok := strings.CutPrefix(got, parts[0])
+	if !ok || !strings.HasSuffix(rest, parts[len(parts)-1]) {
+		return false
+	}
+	for _, part := range parts[1:] {
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	return true
 }
 
 // rewritten is a page whose steps print something else now. Lines that are only masked differently stay as they are.
@@ -139,7 +180,7 @@ func rewritten(lines []string, steps []step, printed map[int]string) []string {
 			if line == "" && text == "" {
 				continue
 			}
-			if i < len(s.want) && masked(s.want[i]) == masked(line) {
+			if i < len(s.want) && same(s.want[i], line) {
 				line = s.want[i]
 			}
 			out = append(out, strings.TrimRight(line, " "))
