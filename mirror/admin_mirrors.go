@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -284,10 +285,11 @@ func (c *call) storedStopped(found map[string]facts, abandon bool) (abandoned []
 	return abandoned, nil
 }
 
-// AlterConfig sets and unsets settings of the mirror in one step (spec §1.5). A changed connection setting makes the running mirror connect anew. Topics that are excluded now are
+// AlterConfig sets and unsets settings of the mirror in one step (spec §1.5). A changed connection setting makes the running mirror connect anew; whoever answers there is asked who it is, and one
+// that does not answer stops nothing: that is a warning. Topics that are excluded now are
 // stopped in the same step, and are in the result; topics that are included now are started at the mirror's next refresh. A topic set counts as the request leaves it.
 // Errors, in this order: InvalidRequest (nothing named), UnknownClusterMirror, InvalidConfig (a setting that does not exist, a bad value, a literal secret; bootstrap.servers
-// unset), InvalidRegularExpression (a pattern, and nothing else), InvalidRequest (a setting set and unset; the intent; a filter would stop a part of a topic set). Nothing is
+// unset; a connection that leads to another cluster than the mirror's source), InvalidRegularExpression (a pattern, and nothing else), InvalidRequest (a setting set and unset; the intent; a filter would stop a part of a topic set). Nothing is
 // applied then.
 func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o AlterConfigOptions) (Result, error) {
 	c, err := a.begin(ctx, verbAlter, o.DryRun, o.Intent, settingWords(set), unset)
@@ -305,14 +307,8 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 		return c.nothing(err)
 	}
 	if c.cfg.OpenSource != nil && ReconnectNeeded(before, c.settings) {
-		bounded, stop := context.WithTimeout(ctx, askBound)
-		source, err := c.cfg.OpenSource(bounded, c.settings)
-		stop()
-		if err := c.neverOpens(err); err != nil {
+		if err := c.compareSource(ctx); err != nil {
 			return c.nothing(err)
-		}
-		if err == nil {
-			_ = source.Close() // it was opened only to see that it can be
 		}
 	}
 	if err := c.noteFound(ctx, before); err != nil {
@@ -370,6 +366,31 @@ func (a *Admin) AlterConfig(ctx context.Context, set Settings, unset []string, o
 		}
 		return out, nil
 	})
+}
+
+// compareSource refuses connection settings that lead to another cluster than the mirror's source. Where nobody answers that is found out by the process that runs the mirror, and a warning says so.
+func (c *call) compareSource(ctx context.Context) error {
+	entry, _ := c.known.Mirror(c.cfg.Mirror)
+	pinned := cmp.Or(entry.SourceClusterID, c.settings[sourceClusterIDSetting], c.cfg.SourceClusterID)
+	known := c.sourceID
+	_, err := c.askSource(ctx, func(context.Context, Source) error { return nil })
+	answered := c.sourceID
+	c.sourceID = known // an alteration is about what is recorded, whichever cluster answers
+	if ctx.Err() != nil {
+		return fmt.Errorf("mirror %s: asking the source, nothing has changed: %w", c.cfg.Mirror, ctx.Err())
+	}
+	if err := c.neverOpens(err); err != nil {
+		return err
+	}
+	switch {
+	case pinned == "":
+	case err != nil:
+		c.warnings = append(c.warnings, fmt.Sprintf("the source, cluster %s, was not compared: nobody answers there (%v); from another cluster nothing is fetched", pinned, err))
+	case answered != pinned:
+		return c.refuse(InvalidConfig, "", "%s leads to cluster %s, and the source of this mirror is cluster %s: correct the address; another source needs a mirror of its own. Nothing has changed",
+			c.settings.shown(bootstrapSetting), answered, pinned)
+	}
+	return nil
 }
 
 // effects are what a change of settings does besides that nobody reads in the names: the exclude list without its default, and remembered groups that it takes out or in.

@@ -405,6 +405,46 @@ func TestSpec1_5APinThatIsWrongCanBeMended(t *testing.T) {
 	}
 }
 
+// An address, or a credential, that leads to another cluster is refused before anything is recorded; nobody there is a warning, as the process that runs the mirror compares too (F-33).
+func TestAlterConfigOfTheConnectionAsksWhoAnswers(t *testing.T) {
+	for what, tc := range map[string]struct {
+		pinned, answers string
+		err             error
+		set             Settings
+		code            Code
+		words, warning  string
+	}{
+		"the same":               {"there", "there", nil, Settings{bootstrapSetting: "b:9092"}, OK, "", ""},
+		"another":                {"there", "elsewhere", nil, Settings{bootstrapSetting: "b:9092"}, InvalidConfig, "b:9092 leads to cluster elsewhere, and the source of this mirror is cluster there", ""},
+		"nobody":                 {"there", "", errDown, Settings{bootstrapSetting: "b:9092"}, OK, "", "the source, cluster there, was not compared: nobody answers there (" + errDown.Error() + ")"},
+		"not known yet":          {"", "elsewhere", nil, Settings{bootstrapSetting: "b:9092"}, OK, "", ""},
+		"nobody, not known yet":  {"", "", errDown, Settings{bootstrapSetting: "b:9092"}, OK, "", ""},
+		"pinned by the settings": {"", "elsewhere", nil, Settings{bootstrapSetting: "b:9092", sourceClusterIDSetting: "there"}, InvalidConfig, "leads to cluster elsewhere", ""},
+		"no connection setting":  {"there", "elsewhere", nil, Settings{topicsExcludeSetting: "t"}, OK, "", ""},
+	} {
+		for _, dry := range []bool{true, false} {
+			c := controlWith(t)
+			mustUpdate(t, c, func(s *ControlState) {
+				s.SetMirror(MirrorEntry{Name: "m", SourceClusterID: tc.pinned, Settings: Settings{bootstrapSetting: "a:9092"}})
+			})
+			source := &fakeSource{id: tc.answers, err: tc.err}
+			r, err := (&adminWorld{}).adminOver(t, c, source).AlterConfig(bg, tc.set, nil, AlterConfigOptions{DryRun: dry})
+			if tc.code != OK || err != nil {
+				wantCode(t, what, err, tc.code, tc.words)
+			}
+			if got := strings.Join(r.Warnings, "\n"); !strings.HasPrefix(got, tc.warning) || tc.warning == "" && got != "" {
+				t.Errorf("%s: warnings %q", what, got)
+			}
+			if entry, _ := entryOf(t, c); tc.code != OK && entry.Settings[bootstrapSetting] != "a:9092" || tc.code == OK && !dry && len(r.Settings) == 0 {
+				t.Errorf("%s: %v is recorded, %+v", what, entry.Settings, r)
+			}
+			if tc.set[bootstrapSetting] != "" && tc.err == nil && source.closed != 1 {
+				t.Errorf("%s: the source was closed %d times", what, source.closed)
+			}
+		}
+	}
+}
+
 func TestSpec1_2ListNamesTopicsThatAreNotStopped(t *testing.T) {
 	c := controlWith(t, wishOf("a", "m"), wishOf("b", "m.paused"), wishOf("c", "m.stopped"), wishOf("d", "other.stopped"))
 	mustUpdate(t, c, func(s *ControlState) {
