@@ -87,3 +87,42 @@ func TestNames(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestAWrongPageIsFound: what bash really prints is compared with a page, and with that page after any one of its lines was changed or taken out.
+func TestAWrongPageIsFound(t *testing.T) {
+	f := &follower{t: t, dir: t.TempDir()}
+	f.names.set("orders", "order9")
+	page := strings.Split("```console\n$ echo 'orders: 7 of 0'; echo; echo last\norders: 12 of 0\n\nlast\n$ printf 'one\\ntwo\\nthree' | grep -v two\none\n…\n$ echo refused >&2; exit 4\nrefused\nexit status 4\n```", "\n")
+	agrees := func(lines []string) bool {
+		t.Helper()
+		steps, err := parse(lines)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range steps {
+			if !shows(s.want, f.run(s.command), false) {
+				return false
+			}
+		}
+		return len(steps) == 3
+	}
+	if !agrees(page) {
+		t.Fatal("the right page is refused")
+	}
+	for i, line := range page {
+		if strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "```") || line == elision {
+			continue
+		}
+		wrong := slices.Clone(page)
+		wrong[i] = line + " more"
+		if agrees(wrong) {
+			t.Errorf("line %d is %q, and nobody notices", i+1, wrong[i])
+		}
+		if i > 0 && page[i-1] == elision || i+1 < len(page) && page[i+1] == elision {
+			continue // the elision stands for it
+		}
+		if agrees(slices.Delete(slices.Clone(page), i, i+1)) {
+			t.Errorf("line %d, %q, is missing, and nobody notices", i+1, line)
+		}
+	}
+}
