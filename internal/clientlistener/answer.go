@@ -3,6 +3,7 @@ package clientlistener
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -28,8 +29,8 @@ const (
 // readOnly is what producers are told.
 const readOnly = "this partition is a mirror of another cluster's, and read-only here until its mirror is stopped"
 
-// answer is the frame for the client, out of the body of the broker's answer.
-func (c *connection) answer(p pending, body []byte) ([]byte, error) {
+// answer is the frame for the client, out of the body of the broker's answer, and how long it is held.
+func (c *connection) answer(p pending, body []byte) (frame []byte, hold time.Duration, err error) {
 	version := p.version
 	if p.key == keyApiVersions && len(body) >= 2 && binary.BigEndian.Uint16(body) == codeUnsupportedVersion {
 		version = 0 // KIP-511
@@ -38,38 +39,46 @@ func (c *connection) answer(p pending, body []byte) ([]byte, error) {
 	resp.SetVersion(version)
 	body, ok := answerBody(p.key, resp.IsFlexible(), body)
 	if !ok {
-		return nil, errCutOff
+		return nil, 0, errCutOff
 	}
 	if err := decode(resp, body); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	c.topics = c.server.config.Topics()
+	defer func() { c.topics = nil }()
 	switch resp := resp.(type) {
 	case *kmsg.ApiVersionsResponse:
 		versions(resp)
 	case *kmsg.ProduceResponse:
 		c.produced(resp)
 	case *kmsg.FetchResponse:
-		c.fetched(p.request.(*kmsg.FetchRequest), resp)
+		err = c.understand(p, func(req kmsg.Request) { hold = c.fetched(req.(*kmsg.FetchRequest), resp) })
 	case *kmsg.ListOffsetsResponse:
-		c.listed(p.request.(*kmsg.ListOffsetsRequest), resp)
+		var ask []lookUp
+		if err = c.understand(p, func(req kmsg.Request) { ask = c.listed(req.(*kmsg.ListOffsetsRequest), resp) }); err == nil {
+			c.lookUp(ask)
+		}
 	case *kmsg.OffsetForLeaderEpochResponse:
-		c.ended(p.request.(*kmsg.OffsetForLeaderEpochRequest), resp)
+		err = c.understand(p, func(req kmsg.Request) { c.ended(req.(*kmsg.OffsetForLeaderEpochRequest), resp) })
 	case *kmsg.DeleteRecordsResponse:
 		c.deleted(resp)
 	case *kmsg.DescribeLogDirsResponse:
 		resp.Dirs = nil // this process has no folders; the broker's are its own
 	default:
-		return nil, fmt.Errorf("%T is not answered", resp)
+		err = fmt.Errorf("%T is not answered", resp)
 	}
-	return encodeAnswer(p.key, p.correlation, resp), nil
+	if err != nil {
+		return nil, 0, err
+	}
+	return encodeAnswer(p.key, p.correlation, resp), hold, nil
 }
 
 // find finds a partition that is led here, by the name or id that a version has.
 func (c *connection) find(topic string, id [16]byte, partition int32) (Partition, bool) {
 	if topic != "" {
-		return c.server.config.Topics.ByName(topic, partition)
+		return c.topics.ByName(topic, partition)
 	}
-	return c.server.config.Topics.ByID(statemachine.TopicID(id), partition)
+	return c.topics.ByID(statemachine.TopicID(id), partition)
 }
 
 // produced replaces what the broker says of partitions that it does not lead and we do. It has looked at the client's rights by then. NOT_LEADER_OR_FOLLOWER would have producers try
@@ -150,15 +159,15 @@ func readable(code int16) bool {
 	return false
 }
 
-// fetched makes the answer to a Fetch out of the answer to its probe.
-func (c *connection) fetched(req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
+// fetched makes the answer to a Fetch out of the answer to its probe, and says how long it is to be held.
+func (c *connection) fetched(req *kmsg.FetchRequest, resp *kmsg.FetchResponse) (hold time.Duration) {
 	resp.SessionID = 0
 	if resp.ErrorCode != 0 {
-		return
+		return 0
 	}
 	if inSession(req) {
 		resp.ErrorCode, resp.Topics = codeFetchSessionIDNotFound, nil
-		return
+		return 0
 	}
 	asked := map[sentTo]*kmsg.FetchRequestTopicPartition{}
 	for i := range req.Topics {
@@ -167,8 +176,7 @@ func (c *connection) fetched(req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
 			asked[sentTo{t.Topic, t.TopicID, t.Partitions[j].Partition}] = &t.Partitions[j]
 		}
 	}
-	now := time.Now()
-	some, again := false, true // partitions are sent on; all of those were a moment ago
+	var set uint64 // of what the client may read, in any order
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
 		for j := range t.Partitions {
@@ -181,6 +189,7 @@ func (c *connection) fetched(req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
 			if !readable(was.ErrorCode) || q == nil {
 				continue
 			}
+			set += maphash.Comparable(setSeed, askedAt{at, q.FetchOffset})
 			ours, ok := c.find(t.Topic, t.TopicID, p.Partition)
 			switch {
 			case !ok:
@@ -196,36 +205,38 @@ func (c *connection) fetched(req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
 				continue
 			}
 			p.PreferredReadReplica = a.Replica
-			some = true
-			again = again && now.Sub(c.sentOn[at]) < againWithin
-			c.note(at, now)
 			if f := c.server.config.Observer.Redirected; f != nil {
 				f(a.Replica)
 			}
 		}
 	}
-	if some && again {
-		c.hold(time.Duration(req.MaxWaitMillis) * time.Millisecond)
+	if set != 0 && set == c.lastSet && time.Since(c.answeredAt) < againWithin {
+		hold = time.Duration(req.MaxWaitMillis) * time.Millisecond
 	}
+	c.lastSet = set
+	return hold
 }
+
+// askedAt is a partition, and the offset that is asked for: one that a consumer reads from elsewhere, or resets, is asked for at another one.
+type askedAt struct {
+	sentTo
+	offset int64
+}
+
+var setSeed = maphash.MakeSeed()
 
 // p11 is the first version of Fetch whose answer can name another replica (KIP-392).
 const p11 = 11
 
-// againWithin: a consumer that asks for the same partitions so soon does not go where it was sent, or cannot.
+// againWithin: a consumer that asks for the same so soon does not go where it was sent, or was sent nowhere.
 const againWithin = time.Second
-
-func (c *connection) note(at sentTo, now time.Time) {
-	const most = 10_000
-	if len(c.sentOn) >= most {
-		clear(c.sentOn)
-	}
-	c.sentOn[at] = now
-}
 
 // hold waits as a Fetch waits that finds nothing: a consumer that asks without end costs no more than one that waits.
 func (c *connection) hold(wait time.Duration) {
-	timer := time.NewTimer(min(max(wait, 0), c.server.config.MaxHold))
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(min(wait, c.server.config.MaxHold))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

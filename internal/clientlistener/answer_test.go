@@ -152,6 +152,38 @@ func TestWhoDoesNotGoWaits(t *testing.T) {
 	}
 }
 
+// TestWhoIsSentNowhereWaits: a consumer of partitions without a follower in step, and one that believes that they are led here.
+func TestWhoIsSentNowhereWaits(t *testing.T) {
+	const held = 30 * time.Millisecond
+	b := startBroker(t, fetchSays(func(string, [16]byte, int32) int16 { return codeNotLeaderOrFollower }))
+	s := start(t, &fakePartition{read: ReadAnswer{Code: codeReplicaNotAvailable, Replica: -1}}, func(c *Config) { c.MaxHold = held }, b)
+	for name, topic := range map[string]int{"no follower": 0, "not led here": 1} {
+		c := dial(t, s)
+		of := func(offset int64) *kmsg.FetchRequest {
+			req := fetchOf(12)
+			req.Topics = req.Topics[topic : topic+1]
+			req.Topics[0].Partitions = req.Topics[0].Partitions[:1]
+			req.Topics[0].Partitions[0].FetchOffset = offset
+			return req
+		}
+		c.ask(of(100))
+		began := time.Now()
+		for range 3 {
+			c.ask(of(100))
+		}
+		if took := time.Since(began); took < 2*held { // the machine may have slept for longer than a second between two of them, hardly between all
+			t.Errorf("%s: three more requests took %s", name, took)
+		}
+		asked := 0
+		for ; asked < 1000 && time.Since(began) < 10*time.Second; asked++ {
+			c.ask(of(int64(asked))) // who resets asks for another offset
+		}
+		if asked < 1000 {
+			t.Errorf("%s: whoever asks for another offset is held: %d in %s", name, asked, time.Since(began))
+		}
+	}
+}
+
 func TestFetchErrorsOfOurs(t *testing.T) {
 	led := &fakePartition{read: ReadAnswer{Code: codeReplicaNotAvailable, Replica: -1, HighWatermark: 9, LogStart: 2}}
 	b := startBroker(t, fetchSays(func(string, [16]byte, int32) int16 { return codeNotLeaderOrFollower }))

@@ -23,6 +23,7 @@ import (
 type connection struct {
 	server *Server
 	raw    net.Conn
+	from   string // the IP address
 	spread uint64
 	log    *slog.Logger
 
@@ -38,21 +39,25 @@ type connection struct {
 	pending chan pending
 	reading chan struct{} // one place: of a request that is kept until it is answered
 	proven  atomic.Bool   // a broker has answered something that it answers only to who has logged in
-	sentOn  map[sentTo]time.Time
+	kept    int64         // taken of the server's budget for that request
+
+	// Of the goroutine that answers.
+	topics     Topics    // as they are for the answer that is being made
+	lastSet    uint64    // what the last Fetch asked
+	answeredAt time.Time // when it was answered
 }
 
 // pending is a request that was passed on, in the order in which the broker answers.
 type pending struct {
 	header
 	kind    kind
-	special bool         // its answer has to be understood
-	request kmsg.Request // as the client sent it, nil where only the answer counts
+	special bool   // its answer has to be understood
+	body    []byte // as the client sent it, nil where only the answer counts
 }
 
 func newConnection(s *Server, raw net.Conn) *connection {
 	c := &connection{
-		server: s, raw: raw, client: raw, spread: s.spread.Add(1), log: s.log.With("client", raw.RemoteAddr().String()), pending: make(chan pending, maxPending), reading: make(chan struct{}, 1),
-		sentOn: map[sentTo]time.Time{},
+		server: s, raw: raw, client: raw, from: addressOf(raw), spread: s.spread.Add(1), log: s.log.With("client", raw.RemoteAddr().String()), pending: make(chan pending, maxPending), reading: make(chan struct{}, 1),
 	}
 	c.proven.Store(!s.config.SASL)
 	c.ctx, c.stop = context.WithCancel(s.ending)
@@ -99,16 +104,16 @@ func under(conn net.Conn) net.Conn {
 func (c *connection) run() {
 	defer c.close()
 	err := c.begin()
+	c.forget()
 	var no *refusal
 	switch {
-	case c.server.ending.Err() != nil:
 	case errors.Is(err, ErrClientCertificate):
-		c.server.refused("client certificate")
+		c.server.refused(reasonCertificate)
 		c.server.warn("certificate", "clients are turned away", "error", err)
 	case errors.As(err, &no):
 		c.server.refused(no.reason)
 		c.server.warn("client", "a client's connection is closed for what it sent", "client", c.raw.RemoteAddr().String(), "reason", no.Error())
-	default:
+	case c.server.ending.Err() == nil:
 		c.log.Debug("a client's connection ended", "error", err)
 	}
 }
@@ -185,7 +190,7 @@ func (c *connection) requests() error {
 		}
 		n := int(int32(binary.BigEndian.Uint32(start[:])))
 		if n < fixedHeader || n > s.config.MaxRequestSize {
-			return &refusal{"request size", fmt.Sprintf("%d bytes, the limit is %d", n, s.config.MaxRequestSize)}
+			return &refusal{reasonSize, fmt.Sprintf("%d bytes, the limit is %d", n, s.config.MaxRequestSize)}
 		}
 		h := readFixedHeader(start[4:])
 		k, special := kindOf(h.key)
@@ -202,7 +207,7 @@ func (c *connection) requests() error {
 			}
 			err = c.pass(&p, start[:], n-fixedHeader)
 		case !k.answers(h.version):
-			return &refusal{"version not answered", fmt.Sprintf("%s version %d", k.name, h.version)}
+			return &refusal{reasonVersion, fmt.Sprintf("%s version %d", k.name, h.version)}
 		case h.key == keyProduce:
 			err = c.passProduce(p, start[:], n-fixedHeader)
 		case k.read:
@@ -274,11 +279,23 @@ func (c *connection) copyRest(rest int) error {
 
 // send writes to the stock broker.
 func (c *connection) send(b []byte) error {
-	if err := under(c.broker).SetWriteDeadline(time.Now().Add(c.server.config.TransferBound)); err != nil {
+	if c.write(c.broker, b) != nil {
 		return errBrokerGone
 	}
-	if _, err := c.broker.Write(b); err != nil {
-		return errBrokerGone
+	return nil
+}
+
+// write writes piece by piece, each within TransferBound: a side that takes it slowly is not cut while it takes it.
+func (c *connection) write(to net.Conn, b []byte) error {
+	for len(b) > 0 {
+		if err := under(to).SetWriteDeadline(time.Now().Add(c.server.config.TransferBound)); err != nil {
+			return err
+		}
+		n, err := to.Write(b[:min(len(b), pieceSize)])
+		if err != nil {
+			return err
+		}
+		b = b[n:]
 	}
 	return nil
 }
@@ -295,11 +312,11 @@ func (c *connection) passProduce(p pending, start []byte, rest int) error {
 	flexible := p.version >= p.kind.flexible
 	body, ok := bodyOf(head[4:], flexible)
 	if !ok {
-		return &refusal{"request header", "it is cut off, or too long"}
+		return &refusal{reasonHeader, "it is cut off, or too long"}
 	}
 	acks, ok := acksOf(body, flexible)
 	if !ok {
-		return &refusal{"request body", "Produce: its acks are cut off, or come too late"}
+		return &refusal{reasonBody, "Produce: its acks are cut off, or come too late"}
 	}
 	if acks == 0 {
 		return c.pass(nil, head, rest-more)
@@ -314,12 +331,19 @@ func (c *connection) passRead(p pending, start []byte, rest int) error {
 		limit = maxReadUnproven
 	}
 	if rest > limit {
-		return &refusal{"request size", fmt.Sprintf("%s of %d bytes, the limit is %d", p.kind.name, rest, limit)}
+		return &refusal{reasonSize, fmt.Sprintf("%s of %d bytes, the limit is %d", p.kind.name, rest, limit)}
 	}
 	select {
 	case c.reading <- struct{}{}:
 	case <-c.ctx.Done():
 		return c.ctx.Err()
+	}
+	if rest > small {
+		n := int64(rest) * keptGrowth
+		if err := c.take(c.server.kept, n, p.kind.name); err != nil {
+			return err
+		}
+		c.kept = n
 	}
 	// What is announced is allocated as it comes, not before.
 	frame := slices.Clone(start)
@@ -336,14 +360,16 @@ func (c *connection) passRead(p pending, start []byte, rest int) error {
 	}
 	body, ok := bodyOf(frame[4:], p.version >= p.kind.flexible)
 	if !ok {
-		return &refusal{"request header", "it is cut off"}
+		return &refusal{reasonHeader, "it is cut off"}
 	}
-	p.request = p.kind.request(p.version)
-	if err := c.decode(p.request, body); err != nil {
-		return &refusal{"request body", fmt.Sprintf("%s version %d: %v", p.kind.name, p.version, err)}
-	}
-	if req, ok := p.request.(*kmsg.FetchRequest); ok {
-		frame = withLength(probe(req).AppendTo(slices.Clip(frame[:len(frame)-len(body)])))
+	p.body = body // decoded once more for the answer: it may be minutes until then, and bytes are the least that can be kept
+	err := c.understand(p, func(req kmsg.Request) {
+		if fetch, ok := req.(*kmsg.FetchRequest); ok {
+			frame = withLength(probe(fetch).AppendTo(slices.Clip(frame[:len(frame)-len(body)])))
+		}
+	})
+	if err != nil {
+		return err
 	}
 	if err := c.expect(p); err != nil {
 		return err
@@ -351,15 +377,36 @@ func (c *connection) passRead(p pending, start []byte, rest int) error {
 	return c.send(frame)
 }
 
-// decode reads a request. Few are decoded at a time, in the whole server.
-func (c *connection) decode(req kmsg.Request, body []byte) error {
-	select {
-	case c.server.decoding <- struct{}{}:
-	case <-c.ctx.Done():
-		return c.ctx.Err()
+// take waits for memory, TransferBound at most. The reason for it is told to who is refused.
+func (c *connection) take(of *budget, n int64, what string) error {
+	ctx, stop := context.WithTimeout(c.ctx, c.server.config.TransferBound)
+	defer stop()
+	err := of.take(ctx, c.from, n)
+	if err != nil && c.ctx.Err() == nil {
+		return &refusal{reasonMemory, fmt.Sprintf("%s: %d bytes are not to be had within %s", what, n, c.server.config.TransferBound)}
 	}
-	defer func() { <-c.server.decoding }()
-	return decode(req, body)
+	return err
+}
+
+// forget gives back what is kept for the request that has to be understood.
+func (c *connection) forget() {
+	c.server.kept.give(c.from, c.kept)
+	c.kept = 0
+}
+
+// understand decodes a request and gives it to use, which must not wait: as long as that takes it counts many times what it is on the wire.
+func (c *connection) understand(p pending, use func(kmsg.Request)) error {
+	n := int64(len(p.body)) * decodeGrowth
+	if err := c.take(c.server.decoding, n, p.kind.name); err != nil {
+		return err
+	}
+	defer c.server.decoding.give(c.from, n)
+	req := p.kind.request(p.version)
+	if err := decode(req, p.body); err != nil {
+		return &refusal{reasonBody, fmt.Sprintf("%s version %d: %v", p.kind.name, p.version, err)}
+	}
+	use(req)
+	return nil
 }
 
 // answers passes on what the broker answers.
@@ -376,10 +423,10 @@ func (c *connection) answers() error {
 		select {
 		case p = <-c.pending:
 		default:
-			return &refusal{"broker's answer", "to nothing that was asked"}
+			return &refusal{reasonAnswer, "to nothing that was asked"}
 		}
 		if n < 0 || correlation != p.correlation {
-			return &refusal{"broker's answer", fmt.Sprintf("number %d of %d bytes, expected is %d", correlation, n, p.correlation)}
+			return &refusal{reasonAnswer, fmt.Sprintf("number %d of %d bytes, expected is %d", correlation, n, p.correlation)}
 		}
 		if p.key != keyApiVersions && p.key != keySASLHandshake && p.key != keySASLAuthenticate {
 			c.proven.Store(true)
@@ -391,23 +438,64 @@ func (c *connection) answers() error {
 			continue
 		}
 		if n > maxAnswer {
-			return &refusal{"broker's answer", fmt.Sprintf("%s of %d bytes", p.kind.name, n)}
+			return &refusal{reasonAnswer, fmt.Sprintf("%s of %d bytes, the limit is %d", p.kind.name, n, maxAnswer)}
 		}
-		body := make([]byte, n)
-		if _, err := io.ReadFull(reader, body); err != nil {
-			return err
-		}
-		answer, err := c.answer(p, body)
-		if err != nil {
-			return &refusal{"broker's answer", fmt.Sprintf("%s version %d: %v", p.kind.name, p.version, err)}
-		}
-		if p.request != nil {
-			<-c.reading
-		}
-		if err := c.reply(answer); err != nil {
+		if err := c.answerInstead(reader, p, n); err != nil {
 			return err
 		}
 	}
+}
+
+// answerInstead answers in place of the broker, whose answer has n bytes more.
+func (c *connection) answerInstead(reader io.Reader, p pending, n int) error {
+	s := c.server
+	var taken int64
+	if n > small || len(p.body) > small {
+		taken = s.answering.counted(int64(n)*answerGrowth + int64(len(p.body))*askedGrowth)
+		if err := c.take(s.answering, taken, "the answer to "+p.kind.name); err != nil {
+			return err
+		}
+	}
+	defer func() { s.answering.give(c.from, taken) }()
+	answer, hold, err := c.made(reader, p, n)
+	if err != nil {
+		return err
+	}
+	if most := int64(len(answer)); taken > most { // what it was made of is gone
+		s.answering.give(c.from, taken-most)
+		taken = most
+	}
+	if p.kind.read {
+		c.forget()
+		<-c.reading
+	}
+	c.hold(hold)
+	if p.key == keyFetch {
+		c.answeredAt = time.Now()
+	}
+	return c.reply(answer)
+}
+
+// made reads the broker's answer and makes the one for the client out of it.
+func (c *connection) made(reader io.Reader, p pending, n int) (answer []byte, hold time.Duration, err error) {
+	stuck := time.AfterFunc(c.server.config.TransferBound, c.close) // no deadline: whoever waits for the broker's last words has one of its own
+	defer stuck.Stop()
+	body := make([]byte, n)
+	for rest := body; len(rest) > 0; {
+		piece := rest[:min(len(rest), pieceSize)]
+		if _, err := io.ReadFull(reader, piece); err != nil {
+			return nil, 0, err
+		}
+		stuck.Reset(c.server.config.TransferBound)
+		rest = rest[len(piece):]
+	}
+	stuck.Stop()
+	answer, hold, err = c.answer(p, body)
+	var no *refusal
+	if err != nil && !errors.As(err, &no) && c.ctx.Err() == nil {
+		err = &refusal{reasonAnswer, fmt.Sprintf("%s version %d: %v", p.kind.name, p.version, err)}
+	}
+	return answer, hold, err
 }
 
 // passAnswer passes on an answer as it comes.
@@ -432,9 +520,5 @@ func (c *connection) passAnswer(reader io.Reader, start []byte, rest int) error 
 
 // reply writes to the client.
 func (c *connection) reply(b []byte) error {
-	if err := c.raw.SetWriteDeadline(time.Now().Add(c.server.config.TransferBound)); err != nil {
-		return err
-	}
-	_, err := c.client.Write(b)
-	return err
+	return c.write(c.client, b)
 }

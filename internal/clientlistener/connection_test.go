@@ -235,6 +235,12 @@ func TestGarbageEndsItsOwnConnection(t *testing.T) {
 		}
 		good.ask(metadataOf(1))
 	}
+	reasons.Range(func(reason, _ any) bool {
+		if !slices.Contains(Reasons, reason.(string)) {
+			t.Errorf("%q is none of Reasons", reason)
+		}
+		return true
+	})
 	for _, reason := range []string{"request size", "version not answered", "request header", "request body"} {
 		if _, ok := reasons.Load(reason); !ok {
 			t.Errorf("nobody was refused for %q", reason)
@@ -426,6 +432,22 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+// tlsThat is TLS whose callback does something first.
+func tlsThat(first func(), certificate tls.Certificate) *tls.Config {
+	return &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		first()
+		return &tls.Config{Certificates: []tls.Certificate{certificate}}, nil
+	}}
+}
+
+func trusting(authority *x509.CertPool) func() (*tls.Config, error) {
+	return func() (*tls.Config, error) { return &tls.Config{RootCAs: authority}, nil }
+}
+
+func tlsClient(conn net.Conn, authority *x509.CertPool) *tls.Conn {
+	return tls.Client(conn, &tls.Config{RootCAs: authority, ServerName: "127.0.0.1"})
 }
 
 // TestTLSEndsHereAndBeginsAnew: and a broker that asks for a client's certificate, whether it must have one or not, is nothing to pass clients on to.

@@ -36,7 +36,8 @@ metadata.max.age.ms (5 min), or when the follower does not answer (Java; franz-g
 Fetch below version 11 cannot be told of another replica. Clients that ask for the versions find that this node has none below 11; one that sends it all the same gets UNSUPPORTED_VERSION (35) for the partitions
 that are led here. Such clients, and those that send version 11 and do not follow (Java before 2.4), read mirrored topics when they are stopped.
 
-A client that ignores the follower and asks for the same partitions again within a second is answered when its MaxWait is over (Config.MaxHold at most), as if there were nothing new.
+A client that asks for the same partitions at the same offsets again within a second of the answer, because it ignores the follower, or there was none, or the partition is not led here, is answered when its MaxWait is over
+(Config.MaxHold at most), as if there were nothing new.
 
 There are no fetch sessions (KIP-227): the answer has session id 0, upon which clients send whole fetches. One that names a session is told FETCH_SESSION_ID_NOT_FOUND (70).
 
@@ -52,9 +53,16 @@ too, fail at once with POLICY_VIOLATION and a message (from version 8 on). With 
 
 # Limits
 
-A client harms only itself: what it sends wrongly ends its connection, with at most one line a minute in the log. A request has MaxRequestSize at most; one that has to be understood (Fetch, ListOffsets, OffsetForLeaderEpoch)
-1 MiB, 64 KiB before the client has logged in, one of a connection at a time, and four of all connections are decoded at a time. 128 requests of a connection may be unanswered; then no more are read. Connections are bound in
-number, in total and for each IP address, and in time: HandshakeBound, IdleBound, TransferBound for each 32 KiB that a side sends or takes. A broker that dies ends its own clients' connections. Close ends all at once.
+What a client sends wrongly ends its connection, with at most one line a minute in the log. A request has MaxRequestSize at most; one that has to be understood (Fetch, ListOffsets, OffsetForLeaderEpoch) 1 MiB, 64 KiB before
+the client has logged in, and one of a connection at a time; an answer that has to be understood 4 MiB. 128 requests of a connection may be unanswered; then no more are read. Connections are bound in number, in total and for
+each IP address, and in time: HandshakeBound, IdleBound, TransferBound for each 32 KiB that a side sends or takes. A broker that dies ends its own clients' connections. Close ends all at once.
+
+What is kept of requests and answers that have to be understood is bound in bytes (MaxMemory), in three parts: requests as they came, until they are answered, which may be minutes where one of a group stands before them;
+answers until they are sent; requests while they are decoded, for which up to 100 times their bytes are counted before it begins. One IP address may take half of each part. Whoever finds it in use waits: no more is read
+of that connection, and after TransferBound it is closed. Requests and answers of up to 4 KiB do not count, so consumers of few partitions are answered whatever others do: the number of connections bounds them. Followers
+are asked 64 questions at a time for all clients, 16 of them for one IP address. So a client can be in the way of others behind the same address (a NAT is one), and two addresses together in the way of those with large requests.
+
+Besides, a connection takes about 50 KiB, with TLS 100 KiB, and 64 KiB more while it passes on: a few hundred MiB if MaxConnections are all in use.
 
 Brokers are taken in turn by new connections; one that does not take a connection within DialBound is passed over.
 

@@ -185,7 +185,7 @@ func start(t testing.TB, led *fakePartition, change func(*Config), brokers ...*f
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Listener: l, Topics: fakeTopics{led}, Brokers: func() (all []Broker) {
+	c := Config{Listener: l, Topics: func() Topics { return fakeTopics{led} }, Brokers: func() (all []Broker) {
 		for _, b := range brokers {
 			all = append(all, b.address())
 		}

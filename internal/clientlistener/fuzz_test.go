@@ -65,6 +65,7 @@ func FuzzRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		c, _, broker := between(s, sent, nil)
 		defer c.stop()
+		defer c.forget()
 		drained, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -72,7 +73,8 @@ func FuzzRequests(f *testing.F) {
 			for {
 				select {
 				case p := <-c.pending:
-					if p.request != nil {
+					if p.kind.read {
+						c.forget()
 						<-c.reading
 					}
 				case <-drained.Done():
@@ -119,7 +121,7 @@ func FuzzAnswers(f *testing.F) {
 		defer c.stop()
 		p := pending{header: header{req.Key(), req.GetVersion(), 1}}
 		if p.kind, p.special = kindOf(p.key); p.kind.read {
-			p.request = req
+			p.body = req.AppendTo(nil)
 			c.reading <- struct{}{}
 		}
 		c.pending <- p

@@ -18,10 +18,25 @@ type named struct {
 	partition int32
 }
 
-// listed answers ListOffsets for the partitions that the broker does not lead and we do.
-func (c *connection) listed(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsetsResponse) {
+// lookUp is a question for a follower, and where its answer goes.
+type lookUp struct {
+	to       *kmsg.ListOffsetsResponseTopicPartition
+	ours     Partition
+	question OffsetQuestion
+	version  int16
+}
+
+func (l lookUp) place(a OffsetAnswer) {
+	if a.Code == codeOffsetNotAvailable && l.version < 5 {
+		a.Code = codeLeaderNotAvailable // KIP-207
+	}
+	l.to.ErrorCode, l.to.Timestamp, l.to.Offset, l.to.LeaderEpoch = a.Code, a.Timestamp, a.Offset, a.LeaderEpoch
+}
+
+// listed answers ListOffsets for the partitions that the broker does not lead and we do, but for what a follower has to be asked: it returns that.
+func (c *connection) listed(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsetsResponse) (ask []lookUp) {
 	if req.ReplicaID != -1 {
-		return // of debug readers: the broker has answered for its own copy
+		return nil // of debug readers: the broker has answered for its own copy
 	}
 	asked := map[named]*kmsg.ListOffsetsRequestTopicPartition{}
 	for i := range req.Topics {
@@ -30,9 +45,6 @@ func (c *connection) listed(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsets
 			asked[named{t.Topic, t.Partitions[j].Partition}] = &t.Partitions[j]
 		}
 	}
-	ctx, stop := context.WithTimeout(c.ctx, c.server.config.AnswerBound)
-	defer stop()
-	var answering sync.WaitGroup
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
 		for j := range t.Partitions {
@@ -45,30 +57,33 @@ func (c *connection) listed(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsets
 			if !ok {
 				continue
 			}
-			question := OffsetQuestion{LeaderEpoch: q.CurrentLeaderEpoch, Timestamp: q.Timestamp, Committed: req.IsolationLevel == 1}
-			place := func(a OffsetAnswer) {
-				if a.Code == codeOffsetNotAvailable && req.Version < 5 {
-					a.Code = codeLeaderNotAvailable // KIP-207
-				}
-				p.ErrorCode, p.Timestamp, p.Offset, p.LeaderEpoch = a.Code, a.Timestamp, a.Offset, a.LeaderEpoch
-			}
-			if !question.asks() {
-				place(ours.Offset(ctx, question))
+			l := lookUp{p, ours, OffsetQuestion{LeaderEpoch: q.CurrentLeaderEpoch, Timestamp: q.Timestamp, Committed: req.IsolationLevel == 1}, req.Version}
+			if l.question.asks() {
+				ask = append(ask, l)
 				continue
 			}
-			select {
-			case c.server.questions <- struct{}{}:
-			case <-ctx.Done():
-				place(NoOffset(codeOffsetNotAvailable))
-				continue
-			}
-			answering.Go(func() {
-				defer func() { <-c.server.questions }()
-				place(ours.Offset(ctx, question))
-			})
+			l.place(ours.Offset(c.ctx, l.question))
 		}
 	}
-	answering.Wait()
+	return ask
+}
+
+// lookUp asks followers, within AnswerBound for all. A few are asked at a time, in the server and for an address.
+func (c *connection) lookUp(ask []lookUp) {
+	ctx, stop := context.WithTimeout(c.ctx, c.server.config.AnswerBound)
+	defer stop()
+	var asking sync.WaitGroup
+	for _, l := range ask {
+		if c.server.questions.take(ctx, c.from, 1) != nil {
+			l.place(NoOffset(codeOffsetNotAvailable))
+			continue
+		}
+		asking.Go(func() {
+			defer c.server.questions.give(c.from, 1)
+			l.place(l.ours.Offset(ctx, l.question))
+		})
+	}
+	asking.Wait()
 }
 
 // asks says that a follower has to be asked.

@@ -61,7 +61,8 @@ func NoOffset(code int16) OffsetAnswer {
 	return OffsetAnswer{Code: code, Timestamp: -1, Offset: -1, LeaderEpoch: -1}
 }
 
-// Topics finds the partitions that are led here: those of which the cluster's metadata says so. All others are the stock brokers' business.
+// Topics finds the partitions that are led here: those of which the cluster's metadata says so. All others are the stock brokers' business. It is used for one answer, by one goroutine; the Partitions that it finds by
+// several.
 type Topics interface {
 	ByID(topic statemachine.TopicID, partition int32) (Partition, bool)
 	ByName(topic string, partition int32) (Partition, bool)

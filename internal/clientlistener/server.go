@@ -3,6 +3,7 @@ package clientlistener
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -16,9 +17,12 @@ type Server struct {
 	log    *slog.Logger
 	pieces sync.Pool
 
-	decoding  chan struct{} // one place for each request that is decoded at a time
-	questions chan struct{} // one place for each question that a follower is asked at a time
-	spread    atomic.Uint64 // of the last connection
+	// Three parts of MaxMemory. Who holds of one waits only for later ones, and who decodes for none, so nobody waits for himself.
+	kept      *budget // requests, until they are answered
+	answering *budget // answers, until they are sent
+	decoding  *budget // requests, while they are decoded
+	questions *budget // one for each that a follower is asked at a time
+	spread    atomic.Uint64
 
 	ending context.Context // ends when Close begins
 	end    context.CancelFunc
@@ -39,11 +43,13 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		config: c, log: c.Logger, connections: map[*connection]struct{}{}, addresses: map[string]int{}, decoding: make(chan struct{}, maxDecoding), questions: make(chan struct{}, maxQuestions),
+		config: c, log: c.Logger, connections: map[*connection]struct{}{}, addresses: map[string]int{},
+		kept: newBudget(c.MaxMemory/8, c.MaxMemory/16), answering: newBudget(c.MaxMemory*3/8, c.MaxMemory*3/16), decoding: newBudget(c.MaxMemory/2, c.MaxMemory/4), questions: newBudget(maxQuestions, shareQuestions),
 		pieces: sync.Pool{New: func() any { b := make([]byte, pieceSize); return &b }},
 		warned: map[string]*atomic.Int64{"full": {}, "broker": {}, "certificate": {}, "client": {}},
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
+	s.count()
 	s.open.Add(1)
 	go s.accept()
 	return s, nil
@@ -52,7 +58,7 @@ func New(c Config) (*Server, error) {
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.config.Listener.Addr() }
 
-// Close ends the server and all connections at once: a client asks another broker. It returns when no goroutine is left.
+// Close ends the server and all connections at once: a client asks another broker. It returns when no goroutine is left, or an error when one is after CloseBound: then a callback of Config (TLS, BrokerTLS) does not return.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -65,8 +71,28 @@ func (s *Server) Close() error {
 	if errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
-	s.open.Wait()
-	return err
+	gone := make(chan struct{})
+	go func() {
+		s.open.Wait()
+		close(gone)
+	}()
+	last := time.NewTimer(s.config.CloseBound)
+	defer last.Stop()
+	select {
+	case <-gone:
+		return err
+	case <-last.C:
+		err = errors.Join(err, fmt.Errorf("client listener: connections have not ended within %s: look whether the files of TLS, or what they are on, can be read", s.config.CloseBound))
+		s.log.Warn("the listener for clients is closed, and not all of it has ended", "error", err)
+		return err
+	}
+}
+
+// count tells how many clients are connected. s.mu is held, so that the last one told is true.
+func (s *Server) count() {
+	if f := s.config.Observer.Connections; f != nil {
+		f(len(s.connections))
+	}
 }
 
 // accept takes connections until the listener is closed. Errors such as too many open files pass: it waits a moment and goes on.
@@ -98,7 +124,7 @@ func (s *Server) begin(raw net.Conn) {
 		s.mu.Unlock()
 		_ = raw.Close()
 		if full {
-			s.refused("too many connections")
+			s.refused(reasonFull)
 			s.warn("full", "clients' connections are refused: there are as many as are allowed", "connections", s.config.MaxConnections, "from one address", s.config.MaxConnectionsPerAddress, "address", raw.RemoteAddr().String())
 		}
 		return
@@ -108,12 +134,9 @@ func (s *Server) begin(raw net.Conn) {
 	if address != "" {
 		s.addresses[address]++
 	}
-	n := len(s.connections)
+	s.count()
 	s.open.Add(1)
 	s.mu.Unlock()
-	if f := s.config.Observer.Connections; f != nil {
-		f(n)
-	}
 	go func() {
 		defer s.open.Done()
 		c.run()
@@ -122,11 +145,8 @@ func (s *Server) begin(raw net.Conn) {
 		if s.addresses[address]--; s.addresses[address] <= 0 {
 			delete(s.addresses, address)
 		}
-		n := len(s.connections)
+		s.count()
 		s.mu.Unlock()
-		if f := s.config.Observer.Connections; f != nil {
-			f(n)
-		}
 	}()
 }
 

@@ -40,6 +40,7 @@ type Destination struct {
 	reader     *replicareader.Reader
 	server     *replicaserver.Server
 	clients    *clientlistener.Server // nil: mirrored topics are dark
+	reads      reads                  // what clients have this process ask
 	remembered *remembered
 	producers  *producerIDs
 	identity   *identity
@@ -523,7 +524,7 @@ func (d *Destination) halt() bool {
 		_ = d.server.Close(ctx)
 		stop()
 	}
-	for _, c := range []*kraftclient.Client{d.client, d.beats, d.aside} {
+	for _, c := range []*kraftclient.Client{d.client, d.beats, d.aside, d.reads.client} {
 		if c != nil {
 			c.Close()
 		}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/internal/clientlistener"
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/kraftclient"
 	"github.com/clustermirror/clustermirror/internal/leaderlog"
 	"github.com/clustermirror/clustermirror/internal/replicareader"
 	"github.com/clustermirror/clustermirror/mirror"
@@ -35,7 +37,24 @@ type ClientListener struct {
 	// TLS is what clients are shown, asked for each connection; BrokerTLS is what this process trusts of the brokers' listener, asked for each connection to it. Both are needed for SSL and SASL_SSL. Where the
 	// brokers ask clients for certificates nothing can be passed through: Preflight refuses it.
 	TLS, BrokerTLS func() (*tls.Config, error)
+	// MaxConnections is how many clients may be connected; 0 is 4,000. MaxConnectionsPerAddress is how many of them may come from one IP address; 0 is half of MaxConnections. One more is closed at once.
+	MaxConnections, MaxConnectionsPerAddress int
+	// Observer is told what happens there.
+	Observer ClientObserver
 }
+
+// ClientObserver holds functions that are told what happens at the listener for clients, for metrics. Any may be nil. They are called concurrently and must not block.
+type ClientObserver struct {
+	// Connections is told how many clients are connected: at the start, and after each change, in their order.
+	Connections func(open int)
+	// Redirected is told of each partition of a Fetch that was sent on to a follower, with its broker id.
+	Redirected func(broker int32)
+	// Refused is told of each connection that is closed for what it sent or is: one of RefusalReasons.
+	Refused func(reason string)
+}
+
+// RefusalReasons are the words with which ClientObserver.Refused tells why. The slice is the caller's.
+func RefusalReasons() []string { return slices.Clone(clientlistener.Reasons) }
 
 // check says what is wrong with it.
 func (l *ClientListener) check(c *Config, no func(format string, args ...any)) {
@@ -74,9 +93,15 @@ func (d *Destination) serveClients(look *preflight) error {
 	if cl == nil {
 		return nil
 	}
+	if err := d.connectForClients(); err != nil {
+		return err
+	}
 	l := kmsg.NewBrokerRegistrationRequestListener()
 	l.Name, l.Host, l.Port, l.SecurityProtocol = cl.Name, look.forClients.host, look.forClients.port, int16(slices.Index(protocolIDs, cl.Protocol))
-	c := clientlistener.Config{Listener: look.clientListener, Topics: (*readTopics)(d), Brokers: d.clientsBrokers, SASL: l.SecurityProtocol >= 2, BrokerTLS: cl.BrokerTLS, Logger: d.cfg.Logger}
+	c := clientlistener.Config{
+		Listener: look.clientListener, Topics: func() clientlistener.Topics { return d.readTopics() }, Brokers: d.clientsBrokers, SASL: l.SecurityProtocol >= 2, BrokerTLS: cl.BrokerTLS, Logger: d.cfg.Logger,
+		MaxConnections: cl.MaxConnections, MaxConnectionsPerAddress: cl.MaxConnectionsPerAddress, Observer: clientlistener.Observer(cl.Observer),
+	}
 	if cl.TLS != nil {
 		c.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return cl.TLS() }}
 	}
@@ -88,6 +113,24 @@ func (d *Destination) serveClients(look *preflight) error {
 	d.clients = s
 	d.mu.Unlock()
 	d.membership.clients = &l
+	return nil
+}
+
+// reads is how followers are asked what clients want to know.
+type reads struct {
+	client *kraftclient.Client
+	ends   gather[endsQuestion, replicareader.Ends]
+}
+
+// connectForClients makes the client for it: however much clients want to know, nothing that this process has to do in the cluster waits behind them.
+func (d *Destination) connectForClients() (err error) {
+	if d.reads.client, err = d.client.Again(); err != nil {
+		return err
+	}
+	reader := replicareader.New(d.reads.client)
+	d.reads.ends = gather[endsQuestion, replicareader.Ends]{send: func(ctx context.Context, qs []endsQuestion) ([]replicareader.Ends, error) {
+		return askEnds(ctx, reader, qs)
+	}, most: 10_000, bound: d.cfg.RequestTimeout}
 	return nil
 }
 
@@ -113,14 +156,20 @@ func listenerOf(b clustermetadata.Broker, name string) (clustermetadata.Listener
 	return clustermetadata.Listener{}, false
 }
 
-// readTopics is the Destination as the listener for clients asks it.
-type readTopics Destination
+// readTopics is the Destination as the listener for clients asks it for one answer.
+type readTopics struct {
+	d     *Destination
+	racks func() map[int32]string // Destination.clientsRacks, found at most once
+}
+
+func (d *Destination) readTopics() *readTopics {
+	return &readTopics{d, sync.OnceValue(d.clientsRacks)}
+}
 
 func (t *readTopics) ByID(id statemachine.TopicID, partition int32) (clientlistener.Partition, bool) {
-	d := (*Destination)(t)
 	var name string
 	var ok bool
-	d.meta.look(func(im *clustermetadata.Image) { name, ok = im.TopicName(id) })
+	t.d.meta.look(func(im *clustermetadata.Image) { name, ok = im.TopicName(id) })
 	if !ok {
 		return nil, false
 	}
@@ -128,7 +177,7 @@ func (t *readTopics) ByID(id statemachine.TopicID, partition int32) (clientliste
 }
 
 func (t *readTopics) ByName(topic string, partition int32) (clientlistener.Partition, bool) {
-	d := (*Destination)(t)
+	d := t.d
 	tp := mirror.TopicPartition{Topic: topic, Partition: partition}
 	l := d.known(tp)
 	if l == nil || d.usable() != nil {
@@ -138,11 +187,14 @@ func (t *readTopics) ByName(topic string, partition int32) (clientlistener.Parti
 	if p, err := d.partition(tp); err != nil || p.TopicID != l.id || p.Leader != d.cfg.NodeID {
 		return nil, false
 	}
-	return (*readLog)(l), true
+	return &readLog{l, t.racks}, true
 }
 
 // readLog is a Log as clients ask for it.
-type readLog Log
+type readLog struct {
+	*Log
+	racks func() map[int32]string
+}
 
 func (r *readLog) EndOffsetFor(leaderEpoch, epoch int32) (foundEpoch int32, endOffset int64, code int16) {
 	return r.served.EndOffsetFor(leaderEpoch, epoch)
@@ -160,7 +212,7 @@ func (r *readLog) Read(q clientlistener.ReadQuestion) clientlistener.ReadAnswer 
 		return answer
 	}
 	var ok bool
-	if answer.Replica, ok = chooseFollower(r.log.Followers(), r.d.clientsRacks(), a.HighWatermark, q, time.Now()); !ok {
+	if answer.Replica, ok = chooseFollower(r.log.Followers(), r.racks(), a.HighWatermark, q, time.Now()); !ok {
 		answer.Code = kerr.ReplicaNotAvailable.Code
 	}
 	return answer
@@ -216,7 +268,7 @@ func (d *Destination) clientsRacks() map[int32]string {
 }
 
 func (r *readLog) inStep(offset int64) []leaderlog.Follower {
-	return inStep(r.log.Followers(), r.d.clientsRacks(), offset)
+	return inStep(r.log.Followers(), r.racks(), offset)
 }
 
 // Offset answers with what is replicated: what is only here may be lost with this process, and no consumer is to begin beyond it.
@@ -269,7 +321,7 @@ func (r *readLog) settled() bool {
 // lastStable asks a follower in step for its last stable offset.
 func (r *readLog) lastStable(ctx context.Context, replicated int64) (int64, bool) {
 	for _, f := range r.inStep(replicated) {
-		ends, err := r.d.ends.do(ctx, endsQuestion{f.Broker, replicareader.Target{Topic: r.tp.Topic, ID: r.id, Partition: r.tp.Partition}})
+		ends, err := r.d.reads.ends.do(ctx, endsQuestion{f.Broker, replicareader.Target{Topic: r.tp.Topic, ID: r.id, Partition: r.tp.Partition}})
 		if err == nil && ends.Err == nil && ends.LastStable >= 0 {
 			return ends.LastStable, true
 		}
@@ -295,7 +347,7 @@ func (r *readLog) atTime(ctx context.Context, q clientlistener.OffsetQuestion, r
 		t.Topic, p.Partition, p.Timestamp = r.tp.Topic, r.tp.Partition, q.Timestamp
 		t.Partitions = append(t.Partitions, p)
 		req.Topics = append(req.Topics, t)
-		raw, err := r.d.client.Broker(ctx, f.Broker, req)
+		raw, err := r.d.reads.client.Broker(ctx, f.Broker, req)
 		if err != nil {
 			continue
 		}

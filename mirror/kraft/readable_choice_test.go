@@ -112,7 +112,7 @@ func TestClientsAreToldWhatIsReplicated(t *testing.T) {
 	c.topic("orders", []int32{us, 1, 2, 3})
 	d := c.process(func(cfg *Config) { cfg.Clients = &ClientListener{Name: "CLIENT", Listen: "127.0.0.1:0"} })
 	l := d.log(orders)
-	r := (*readLog)(l)
+	r := &readLog{l, d.readTopics().racks}
 	latest := clientlistener.OffsetQuestion{LeaderEpoch: -1, Timestamp: clientlistener.Latest}
 	l.log.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, nil, 2)
 	if a := r.Offset(t.Context(), latest); a.Code != kerr.NotLeaderForPartition.Code {
@@ -175,8 +175,8 @@ func TestOnlyWhatIsLedHereIsAnswered(t *testing.T) {
 		if err := d.meta.caughtUp(within(t, 5*time.Second)); err != nil && want {
 			t.Fatal(err)
 		}
-		_, byName := (*readTopics)(d).ByName("orders", 0)
-		_, byID := (*readTopics)(d).ByID(l.id, 0)
+		_, byName := d.readTopics().ByName("orders", 0)
+		_, byID := d.readTopics().ByID(l.id, 0)
 		if byName != want || byID != want {
 			t.Errorf("%s: by name %v, by id %v", what, byName, byID)
 		}
@@ -189,10 +189,10 @@ func TestOnlyWhatIsLedHereIsAnswered(t *testing.T) {
 		led(what, is.want)
 	}
 	c.change("orders", func(p *clustermetadata.Partition) { p.Leader, p.ISR = us, []int32{us} })
-	if _, ok := (*readTopics)(d).ByName("orders", 7); ok {
+	if _, ok := d.readTopics().ByName("orders", 7); ok {
 		t.Error("a partition that is not there")
 	}
-	if _, ok := (*readTopics)(d).ByID(mirror.TopicID{9}, 0); ok {
+	if _, ok := d.readTopics().ByID(mirror.TopicID{9}, 0); ok {
 		t.Error("a topic that is not there")
 	}
 	led("we lead again", true)

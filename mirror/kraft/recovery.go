@@ -533,8 +533,12 @@ type endsQuestion struct {
 	target replicareader.Target
 }
 
-// askEnds asks for many copies with few requests.
 func (d *Destination) askEnds(ctx context.Context, qs []endsQuestion) ([]replicareader.Ends, error) {
+	return askEnds(ctx, d.reader, qs)
+}
+
+// askEnds asks for many copies with few requests.
+func askEnds(ctx context.Context, reader *replicareader.Reader, qs []endsQuestion) ([]replicareader.Ends, error) {
 	byBroker := map[int32][]replicareader.Target{}
 	for _, q := range qs {
 		byBroker[q.broker] = append(byBroker[q.broker], q.target)
@@ -546,7 +550,7 @@ func (d *Destination) askEnds(ctx context.Context, qs []endsQuestion) ([]replica
 	answers := make(chan answer, len(byBroker))
 	for id, targets := range byBroker {
 		go func() {
-			ends, _ := d.reader.Ends(ctx, id, targets) // every target has its own error
+			ends, _ := reader.Ends(ctx, id, targets) // every target has its own error
 			answers <- answer{id, ends}
 		}()
 	}
