@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -52,6 +54,8 @@ type Destination struct {
 	settings   topicSettings
 	limits     topicLimits
 	cluster    string
+	lookAfter  time.Duration // see the constant
+	goneEpoch  atomic.Int64  // of the registration whose process was found to be gone: see gone
 
 	metadataClient *kafkametadata.Client // groups, topic settings and access rules
 
@@ -82,7 +86,7 @@ func Join(ctx context.Context, cfg Config) (*Destination, error) {
 }
 
 func newDestination(cfg Config) *Destination {
-	d := &Destination{cfg: cfg, logs: map[mirror.TopicPartition]*Log{}, memory: leaderlog.NewMemory(cfg.Window), looking: make(chan struct{}, 64)}
+	d := &Destination{cfg: cfg, logs: map[mirror.TopicPartition]*Log{}, memory: leaderlog.NewMemory(cfg.Window), looking: make(chan struct{}, 64), lookAfter: lookAfter}
 	d.peers.named = cfg.Peers
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d
@@ -153,6 +157,7 @@ func (d *Destination) join(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	d.spawn(d.forgetEarlierResignation)
 	d.spawn(d.tidyUp)
 	d.spawn(d.producers.keepSettled)
 	d.spawn(d.watchArrivals)
@@ -536,7 +541,7 @@ func (d *Destination) halt() bool {
 	return true
 }
 
-// Leave ends the registration: it is for a process that leads nothing any more. While it leads something it refuses and names it. Afterwards nothing in the cluster tells of it.
+// Leave ends the registration: it is for a process that leads nothing any more. While it leads something it refuses and names it. What stays in the cluster is in Remains.Stays.
 func (d *Destination) Leave(ctx context.Context) error {
 	if err := d.usable(); err != nil {
 		return err
@@ -562,6 +567,9 @@ func (d *Destination) Leave(ctx context.Context) error {
 	}
 	if len(left) > 0 {
 		return fmt.Errorf("kraft: broker %d has still to put back what it changed: %s; it tries again every few seconds", d.cfg.NodeID, shortList(left))
+	}
+	if err := d.forgetResignation(ctx, math.MaxInt64); err != nil {
+		return err
 	}
 	leaving := func(is bool) {
 		d.membership.mu.Lock()

@@ -28,13 +28,15 @@ type Forced struct {
 	Lacking map[int32]int64 // by broker, where a copy ended that was shorter; it copies the rest from the leader
 	Unasked []int32         // replicas that could not be asked what they hold
 	Again   bool            // an earlier Force has had Leader elected, and has not finished
+	Opened  bool            // by this Force or an earlier one, so clients may write; also beside an Err. false in a plan
 	Err     error
 }
 
 // Force opens partitions whose mirror process is gone and does not come back, without one. Where any process can be started under the node id, start it and stop the topics there:
 // that gives every guarantee, this does not. cfg is the gone process's Config; nothing is registered, and Folder and Listen are not used. topics nil: everything that it led.
 //
-// It refuses while that process is alive. For each partition, in this order: the longest living copy is found; the brokers use up the producer ids that they hold; record is called
+// It refuses while that process is alive, and watches a registration that is there for a session before it takes the process for gone; what that has left to a successor is taken away, so that
+// nobody comes by it. For each partition, in this order: the longest living copy is found; the brokers use up the producer ids that they hold; record is called
 // with the last mirror epoch and offset, and has to keep them, because a failback needs them; the longest copy is elected; the transactions that the mirror left open in it are aborted;
 // the topic's settings are put back. Before each record and each election it is looked again whether a process came to life under the node id. What was not finished is gone on with by
 // another Force with the same Config.Remember: it aborts no transaction that began after the recorded end, those are clients'. A partition that a stock broker leads without a Force is
@@ -48,7 +50,7 @@ func Force(ctx context.Context, cfg Config, topics []string, record func(context
 	if record == nil {
 		return nil, errors.New("kraft: Force without record: the last mirror epochs would be lost, and with them the failback")
 	}
-	d, mine, err := abandonedBy(ctx, cfg, topics)
+	d, mine, err := abandonedBy(ctx, cfg, topics, true)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +67,7 @@ func Force(ctx context.Context, cfg Config, topics []string, record func(context
 // PlanForce says what Force would do now with each partition, and changes nothing: who would be elected, where its copy ends, who lacks what, which replicas do not answer, and how many
 // transactions would be aborted. What it would refuse is in Forced.Err. The error is that of everything: the process lives, or has no such partition.
 func PlanForce(ctx context.Context, cfg Config, topics []string) ([]Forced, error) {
-	d, mine, err := abandonedBy(ctx, cfg, topics)
+	d, mine, err := abandonedBy(ctx, cfg, topics, false)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +85,8 @@ func PlanForce(ctx context.Context, cfg Config, topics []string) ([]Forced, erro
 	}), nil
 }
 
-// abandonedBy are the partitions of these topics, nil: all, that a process has which is gone. The caller closes the Destination.
-func abandonedBy(ctx context.Context, cfg Config, topics []string) (d *Destination, mine []clustermetadata.Partition, err error) {
+// abandonedBy are the partitions of these topics, nil: all, that a process has which is gone. toAct: something will be done with them. The caller closes the Destination.
+func abandonedBy(ctx context.Context, cfg Config, topics []string, toAct bool) (d *Destination, mine []clustermetadata.Partition, err error) {
 	if d, err = observe(ctx, cfg); err != nil {
 		return nil, nil, err
 	}
@@ -102,7 +104,7 @@ func abandonedBy(ctx context.Context, cfg Config, topics []string) (d *Destinati
 		d.membership.listener, d.membership.protocol, err = d.brokerListener(im)
 	})
 	if err == nil {
-		err = d.nobodyThere()
+		err = d.gone(ctx, toAct)
 	}
 	if err != nil {
 		return d, nil, err
@@ -142,26 +144,13 @@ func ofEach(ps []clustermetadata.Partition, f func(clustermetadata.Partition) Fo
 	return forced
 }
 
-// nobodyThere is an error while a process lives under the node id, as far as the metadata says.
-func (d *Destination) nobodyThere() error {
-	alive := false
-	d.meta.look(func(im *clustermetadata.Image) {
-		b, ok := im.Broker(d.cfg.NodeID)
-		alive = ok && !b.Fenced
-	})
-	if alive {
-		return fmt.Errorf("kraft: mirror process %d is alive (or was a moment ago: its session ends %s after its last heartbeat); stop the topics through it", d.cfg.NodeID, d.cfg.SessionTimeout)
-	}
-	return nil
-}
-
 // leaderless returns the partition as it is now, if nobody lives under the node id and nothing changed since what was seen.
 func (d *Destination) leaderless(ctx context.Context, seen clustermetadata.Partition) (clustermetadata.Partition, error) {
 	tp := mirror.TopicPartition{Topic: seen.Topic, Partition: seen.Partition}
 	if err := d.meta.caughtUp(ctx); err != nil {
 		return seen, d.errorf(tp, "%w", err)
 	}
-	if err := d.nobodyThere(); err != nil {
+	if err := d.stillGone(); err != nil {
 		return seen, err
 	}
 	now, err := d.partition(tp)
@@ -224,6 +213,7 @@ func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, gi
 	case err != nil:
 		return fail(err)
 	case p.Leader >= 0:
+		f.Opened = true
 		if f.Leader = p.Leader; p.Leader != elected {
 			f.Err = d.errorf(tp, "broker %d leads it, Force elected %d", p.Leader, elected)
 		}
@@ -231,13 +221,19 @@ func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, gi
 		if err := d.producers.burnAll(ctx, given); err != nil {
 			return fail(d.errorf(tp, "%w", err))
 		}
-		if err := d.open(ctx, p, without(target(p), d.cfg.NodeID), f, record); err != nil {
-			return fail(err)
-		}
-		now, err := d.partition(tp)
+		recorded := false
+		err := d.open(ctx, p, without(target(p), d.cfg.NodeID), f, func(ctx context.Context, f Forced) error {
+			err := record(ctx, f)
+			recorded = err == nil
+			return err
+		})
+		now, gone := d.partitionOf(tp, p.TopicID) // it may have been deleted meanwhile
+		f.Opened = recorded && gone == nil && now.Leader >= 0 && now.Leader != d.cfg.NodeID
 		switch {
 		case err != nil:
 			return fail(err)
+		case gone != nil:
+			return fail(gone)
 		case now.Leader != elected:
 			f.Leader = now.Leader
 			f.Err = d.errorf(tp, "broker %d was elected and not %d, which had the longest copy, up to %d: compare the copies before clients write", now.Leader, elected, f.End)
@@ -258,6 +254,11 @@ func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, gi
 		return !ok || !slices.Contains(now.Replicas, d.cfg.NodeID)
 	}); err != nil {
 		f.Err = errors.Join(f.Err, d.errorf(tp, "it is open, led by %d; its replicas are not in sync yet, and its settings min.insync.replicas and unclean.leader.election.enable are not put back: force it again later: %w", f.Leader, err))
+		return f
+	}
+	if _, err := d.partitionOf(tp, p.TopicID); err != nil { // deleted meanwhile
+		f.Opened = false
+		f.Err = errors.Join(f.Err, err)
 		return f
 	}
 	err = d.putBack(ctx, tp.Topic)

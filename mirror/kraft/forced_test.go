@@ -2,6 +2,7 @@ package kraft
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ type abandoned struct {
 func abandon(t *testing.T) *abandoned {
 	a := &abandoned{pretended: pretend(t), open: map[int64]int64{}, asked: map[string]int{}, on: map[string]func(){}}
 	a.cfg = a.config()
+	a.cfg.SessionTimeout, a.cfg.HeartbeatInterval = 300*time.Millisecond, 50*time.Millisecond
 	a.answer = a.answers
 	a.broker(1, 10, false)
 	a.broker(2, 20, false)
@@ -143,7 +145,7 @@ func TestForceLeavesClientsTransactions(t *testing.T) {
 	defer stop()
 	a.on["DescribeProducers"] = stop // the first run ends before the replicas are in sync
 	forced, err := Force(first, a.cfg, nil, kept)
-	if err == nil || len(forced) != 1 || forced[0].Leader != 1 {
+	if err == nil || len(forced) != 1 || forced[0].Leader != 1 || !forced[0].Opened {
 		t.Fatalf("the first run: %+v, %v", forced, err)
 	}
 	a.mu.Lock()
@@ -155,7 +157,7 @@ func TestForceLeavesClientsTransactions(t *testing.T) {
 	a.mu.Unlock()
 	recorded := 0
 	forced, err = Force(bounded(t), a.cfg, nil, func(context.Context, Forced) error { recorded++; return nil })
-	if err != nil || len(forced) != 1 || forced[0].End != 0 || recorded != 0 {
+	if err != nil || len(forced) != 1 || forced[0].End != 0 || !forced[0].Opened || recorded != 0 {
 		t.Fatalf("the second run: %+v, recorded %d times, %v", forced, recorded, err)
 	}
 	if len(a.aborted) != 0 || len(a.open) != 1 {
@@ -169,8 +171,8 @@ func TestForceRefusesAnOpenPartition(t *testing.T) {
 	a.change(func(p *clustermetadata.Partition) { p.Leader, p.ISR = 2, []int32{2} })
 	a.open[77] = 3
 	a.seen()
-	if _, err := Force(bounded(t), a.cfg, nil, kept); err == nil || !strings.Contains(err.Error(), "no Force has elected it") {
-		t.Errorf("force: %v", err)
+	if forced, err := Force(bounded(t), a.cfg, nil, kept); err == nil || !strings.Contains(err.Error(), "no Force has elected it") || forced[0].Opened {
+		t.Errorf("force: %+v, %v", forced, err)
 	}
 	if len(a.aborted) != 0 || a.asked["AlterPartitionAssignments"]+a.asked["ElectLeaders"] != 0 {
 		t.Errorf("aborted %v, asked %v", a.aborted, a.asked)
@@ -211,5 +213,18 @@ func TestForceLooksForLifeBeforeEachStep(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "somebody changed it meanwhile") || a.asked["ElectLeaders"] != 0 {
 		t.Errorf("the partition changed after it was looked at: %v", err)
+	}
+}
+
+// TestForceOfATopicThatIsDeleted: what there is no more was not opened.
+func TestForceOfATopicThatIsDeleted(t *testing.T) {
+	for _, at := range []string{"InitProducerID", "DescribeProducers"} {
+		a := abandon(t)
+		var once sync.Once
+		a.on[at] = func() { once.Do(func() { a.deleted(1) }) }
+		forced, err := Force(bounded(t), a.cfg, nil, kept)
+		if !errors.Is(err, mirror.ErrUnknownTopic) || len(forced) != 1 || forced[0].Opened {
+			t.Errorf("deleted at %s: %+v, %v", at, forced, err)
+		}
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 	"github.com/clustermirror/clustermirror/mirror"
@@ -18,7 +20,7 @@ type Registration uint8
 // The registrations.
 const (
 	NotRegistered    Registration = iota
-	RegisteredFenced              // its process is not alive, or just starting
+	RegisteredFenced              // for longer than raising leader epochs takes: its process is not alive, or just coming or going
 	RegisteredAlive               // or it was a moment ago: its session has not ended
 )
 
@@ -38,7 +40,7 @@ type Remains struct {
 	Partitions []RemainingPartition
 	// Kept is what is remembered of topics, and not put back yet, by topic. What other node ids have is among it.
 	Kept []KeptTopic
-	// InternalTopics are the topics in which states, wishes and history are kept (__mirror_…), if they are in this cluster.
+	// InternalTopics are the topics whose name begins with __mirror_, as those in which states, wishes and history are kept; others may be called so too.
 	InternalTopics []string
 	// Others are the node ids of other processes of this kind that are registered in the cluster.
 	Others []int32
@@ -92,9 +94,26 @@ func Left(ctx context.Context, cfg Config) (Remains, error) {
 	return d.remains(ctx)
 }
 
+// remains is all that Remains says.
 func (d *Destination) remains(ctx context.Context) (Remains, error) {
-	r := Remains{NodeID: d.cfg.NodeID, ClusterID: d.learnCluster(ctx)}
-	b := d.registration()
+	cluster := d.learnCluster(ctx)
+	b, _, err := d.watchFenced(ctx, fencedFor)
+	if err != nil {
+		return Remains{}, err
+	}
+	r := d.shown(cluster, b)
+	if r.Registration != NotRegistered {
+		if _, r.Resigned, err = d.resigned(ctx, b, false); err != nil {
+			return r, fmt.Errorf("kraft: whether the process of broker %d has resigned: %w", d.cfg.NodeID, err)
+		}
+	}
+	r.Kept, err = d.keptTopics(ctx)
+	return r, err
+}
+
+// shown is what the metadata tells of Remains, of a registration that was seen.
+func (d *Destination) shown(cluster string, b clustermetadata.Broker) Remains {
+	r := Remains{NodeID: d.cfg.NodeID, ClusterID: cluster}
 	switch {
 	case b.Epoch < 0:
 	case b.Fenced:
@@ -105,11 +124,6 @@ func (d *Destination) remains(ctx context.Context) (Remains, error) {
 	if r.Registration != NotRegistered {
 		r.Listeners = listenerText(b)
 		r.Stranger = r.ClusterID != "" && !slices.Equal(b.LogDirs, [][16]byte{directoryID(r.ClusterID, d.cfg.NodeID)})
-		_, is, err := d.resigned(ctx, b, false)
-		if err != nil {
-			return r, fmt.Errorf("kraft: whether the process of broker %d has resigned: %w", d.cfg.NodeID, err)
-		}
-		r.Resigned = is
 	}
 	d.meta.look(func(im *clustermetadata.Image) {
 		r.NextProducerID = im.NextProducerID()
@@ -132,9 +146,80 @@ func (d *Destination) remains(ctx context.Context) (Remains, error) {
 	slices.SortFunc(r.Partitions, func(a, b RemainingPartition) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	var err error
-	r.Kept, err = d.keptTopics(ctx)
-	return r, err
+	return r
+}
+
+// watchFenced watches the registration under the node id for as long as one stays fenced, and no longer than that. It returns it as it was seen last, and whether it stayed: a process that raises
+// leader epochs, or that comes or goes, is fenced for moments.
+func (d *Destination) watchFenced(ctx context.Context, long time.Duration) (b clustermetadata.Broker, stayed bool, err error) {
+	if b = d.registration(); b.Epoch < 0 || !b.Fenced {
+		return b, false, nil
+	}
+	watching, stop := context.WithTimeout(ctx, long)
+	defer stop()
+	err = d.meta.wait(watching, "its process to show", func(im *clustermetadata.Image) bool {
+		now, ok := im.Broker(d.cfg.NodeID)
+		return !ok || !now.Fenced || now.Epoch != b.Epoch
+	})
+	switch {
+	case ctx.Err() != nil:
+		return b, false, ctx.Err()
+	case err == nil:
+		seen := b
+		if b = d.registration(); b.Epoch >= 0 && b.Epoch != seen.Epoch { // another process has come
+			b.Fenced = false
+		}
+		return b, false, nil
+	case watching.Err() == nil:
+		return b, false, err
+	}
+	// Nothing may have come because the metadata did not.
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return b, false, err
+	}
+	now := d.registration()
+	return now, now.Fenced && now.Epoch == b.Epoch, nil
+}
+
+// gone is nil if no process lives under the node id. A registration has to stay fenced for a session where something is to be done, or where its process has resigned and a successor may be
+// under way; for longer than raising leader epochs takes where one only looks. Whoever is to do something takes away what that process has left to a successor: nobody comes by it then.
+func (d *Destination) gone(ctx context.Context, toAct bool) error {
+	long := d.cfg.SessionTimeout
+	if b := d.registration(); !toAct && b.Epoch >= 0 && b.Fenced {
+		_, is, err := d.resigned(ctx, b, false)
+		if err != nil {
+			return fmt.Errorf("kraft: whether the process of broker %d has resigned: %w", d.cfg.NodeID, err)
+		}
+		if !is {
+			long = fencedFor
+		}
+	}
+	b, stayed, err := d.watchFenced(ctx, long)
+	switch {
+	case err != nil:
+		return err
+	case b.Epoch < 0:
+	case !stayed:
+		return d.lives()
+	case toAct:
+		if err := d.forgetResignation(ctx, math.MaxInt64); err != nil {
+			return err
+		}
+	}
+	d.goneEpoch.Store(b.Epoch)
+	return d.stillGone()
+}
+
+// stillGone is nil if the registration is as it was when gone found nobody there, or is gone itself.
+func (d *Destination) stillGone() error {
+	if b := d.registration(); b.Epoch >= 0 && (!b.Fenced || b.Epoch != d.goneEpoch.Load()) {
+		return d.lives()
+	}
+	return nil
+}
+
+func (d *Destination) lives() error {
+	return fmt.Errorf("kraft: mirror process %d is alive (or was a moment ago: its session ends %s after its last heartbeat, or it is just coming or going); stop the topics through it, or end it first", d.cfg.NodeID, d.cfg.SessionTimeout)
 }
 
 // learnCluster is the cluster's id as the first live broker that answers tells it, "" if none does. Mirror processes are known by it.
@@ -204,8 +289,8 @@ func (d *Destination) keptTopics(ctx context.Context) ([]KeptTopic, error) {
 	return kept, nil
 }
 
-// Depart does what Destination.Leave does for a node id whose process is gone: it puts back what is late, and ends the registration. Afterwards nothing in the cluster tells of it. It refuses while a
-// process lives under the node id, and while it has partitions, and names them. It returns what there was before. cfg is the node's Config; Folder and Listen are not used.
+// Depart does what Destination.Leave does for a node id whose process is gone: it puts back what is late, and ends the registration. What stays is Remains.Stays. It refuses while a process lives
+// under the node id, for which it watches a registration for a session, and while it has partitions, and names them. It returns what there was before. cfg is the node's Config; Folder and Listen are not used.
 func Depart(ctx context.Context, cfg Config) (Remains, error) {
 	d, err := observe(ctx, cfg)
 	if err != nil {
@@ -219,7 +304,7 @@ func Depart(ctx context.Context, cfg Config) (Remains, error) {
 	case r.Stranger:
 		return r, fmt.Errorf("kraft: broker %d (%s) is no process of this kind: look at the node id", r.NodeID, r.Listeners)
 	case r.Registration == RegisteredAlive:
-		return r, fmt.Errorf("kraft: the process of broker %d is alive (%s), or was a moment ago; end it first", r.NodeID, r.Listeners)
+		return r, fmt.Errorf("%w (%s)", d.lives(), r.Listeners)
 	case len(r.Partitions) > 0:
 		var held []string
 		for _, p := range r.Partitions {
@@ -235,12 +320,28 @@ func Depart(ctx context.Context, cfg Config) (Remains, error) {
 	if len(left) > 0 {
 		return r, fmt.Errorf("kraft: what broker %d has changed cannot be put back yet: %s; try again when the cluster is well", r.NodeID, shortList(left))
 	}
-	if r.Resigned { // nobody comes in its place
-		if _, _, err := d.resigned(ctx, d.registration(), true); err != nil {
-			return r, err
-		}
+	if err := d.gone(ctx, true); err != nil {
+		return r, err
+	}
+	if err := d.forgetResignation(ctx, math.MaxInt64); err != nil { // also one that is another registration's
+		return r, err
+	}
+	if err := d.meta.caughtUp(ctx); err != nil {
+		return r, err
+	}
+	if err := d.stillGone(); err != nil {
+		return r, err
 	}
 	return r, d.unregister(ctx)
+}
+
+// Stays is what the cluster has of the node id when it has left, for people, one line.
+func (r Remains) Stays() string {
+	topics := "no topics of states, wishes and history"
+	if len(r.InternalTopics) > 0 {
+		topics = "states, wishes and history (" + strings.Join(r.InternalTopics, ", ") + "; a purge deletes them)"
+	}
+	return fmt.Sprintf("%s, and the next producer id %d, which stays above those that were mirrored", topics, r.NextProducerID)
 }
 
 // Late are the Kept topics that no mirror process has any more: a process under the node id puts them back within seconds, another Force does too.

@@ -115,6 +115,11 @@ func (f *pretended) topic(name string, id byte) {
 	f.write(2, 0, append(append(kbin.AppendCompactString(nil, name), append(make([]byte, 15), id)...), 0))
 }
 
+// deleted takes a topic away.
+func (f *pretended) deleted(id byte) {
+	f.write(9, 0, append(append(make([]byte, 15), id), 0))
+}
+
 // partition writes all of one.
 func (f *pretended) partition(p clustermetadata.Partition) {
 	b := append(kbin.AppendInt32(nil, p.Partition), p.TopicID[:]...)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
@@ -216,4 +217,43 @@ func (d *Destination) resigned(ctx context.Context, b clustermetadata.Broker, ta
 		return []keyedlog.Change{{Key: key}}, nil
 	})
 	return r, is && err == nil, err // not known whether: then nobody has it
+}
+
+// forgetResignation takes out what a process under this node id has left to a successor under a broker epoch below this one: nobody comes by it any more.
+func (d *Destination) forgetResignation(ctx context.Context, below int64) error {
+	bounded, stop := d.cfg.bounded(ctx)
+	defer stop()
+	key := resignedKey(d.cfg.NodeID)
+	old := func(v keyedlog.View) bool {
+		rec, found := v.Get(key)
+		var r resignation
+		if found && json.Unmarshal(rec.Value, &r) != nil {
+			return below == math.MaxInt64
+		}
+		return found && r.Epoch < below
+	}
+	is := false
+	err := d.cfg.Remember.Read(bounded, func(v keyedlog.View) error {
+		is = old(v)
+		return nil
+	})
+	if err == nil && is {
+		err = d.cfg.Remember.Update(bounded, func(v keyedlog.View) ([]keyedlog.Change, error) {
+			if !old(v) {
+				return nil, nil
+			}
+			return []keyedlog.Change{{Key: key}}, nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("kraft: taking away what a process under node id %d has left to its successor: %w", d.cfg.NodeID, err)
+	}
+	return nil
+}
+
+// forgetEarlierResignation takes out one that nobody took: the process came in otherwise, after the session. It would lie there for ever.
+func (d *Destination) forgetEarlierResignation(ctx context.Context) {
+	if err := d.forgetResignation(ctx, d.membership.brokerEpoch()); err != nil && ctx.Err() == nil {
+		d.cfg.Logger.Warn("kraft: it stays until the next process begins, and does no harm", "error", err)
+	}
 }

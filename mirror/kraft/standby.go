@@ -1,6 +1,7 @@
 package kraft
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,19 @@ import (
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
 )
 
-// Any number of processes may be started under one node id: the controllers let one in, and the others wait in Join. They follow the metadata meanwhile, and ask the controllers only when that
-// shows that the living one's registration is fenced for longer than the raising of leader epochs takes. Where it was taken away, by an operator or by a process that has left the cluster, nobody
+// Any number of processes may be started under one node id: the controllers let one in, and the others wait in Join. They follow the metadata meanwhile, and ask the controllers, which log each
+// refusal as an error, only when that shows that the living one's registration is fenced for longer than the raising of leader epochs takes. When the turn of one has come after weeks, versions,
+// rights, certificates and the way to the brokers are looked at again before it registers. Where it was taken away, by an operator or by a process that has left the cluster, nobody
 // comes in by waiting: that would undo the kill switch.
 
 // fencedFor is how long a registration is seen fenced before its process is taken for gone. Raising leader epochs fences for a tenth of a second, again and again.
 const fencedFor = time.Second
+
+// lookAfter is how old Preflight's look may be when the turn of a process that stood by has come.
+const lookAfter = 10 * time.Minute
+
+// askAnyway is after what time the controllers are asked although nothing has changed.
+const askAnyway = time.Hour
 
 // register comes in under the identity of this folder, or of a process that has resigned, or waits until the process that lives under this node id has gone. It returns the registration
 // that it found.
@@ -26,10 +34,7 @@ func (d *Destination) register(ctx context.Context) (before clustermetadata.Brok
 	if m.incarnation, _, err = d.identity.incarnation(d.cfg.NodeID, d.cluster); err != nil {
 		return before, err
 	}
-	if err := d.askCordons(ctx); err != nil {
-		return before, err
-	}
-	waiting := false
+	waiting, looked := false, time.Now()
 	for {
 		before = d.registration()
 		if waiting && before.Epoch < 0 {
@@ -38,11 +43,20 @@ func (d *Destination) register(ctx context.Context) (before clustermetadata.Brok
 			d.notice(Event{Kind: Unregistered, Err: err, Text: err.Error()})
 			return before, err
 		}
+		if waiting && time.Since(looked) >= d.lookAfter {
+			if err := d.lookAgain(ctx); err != nil {
+				return before, err
+			}
+			looked = time.Now()
+		}
 		if err := d.succeed(ctx, before); err != nil {
 			return before, err
 		}
 		bounded, stop := d.cfg.bounded(ctx)
-		err := m.register(bounded, before.Epoch)
+		err := d.askCordons(bounded) // the controllers may have been upgraded since the last time
+		if err == nil {
+			err = m.register(bounded, before.Epoch)
+		}
 		late := bounded.Err() != nil
 		stop()
 		if err == nil {
@@ -63,6 +77,28 @@ func (d *Destination) register(ctx context.Context) (before clustermetadata.Brok
 		d.notice(Event{Kind: StandingBy, Text: fmt.Sprintf("the other process under node id %d has gone: this one goes on in its place", d.cfg.NodeID)})
 	}
 	return before, m.awaitActive(ctx)
+}
+
+// lookAgain looks at what Join looked at before this process stood by. What forbids to join is an error, what a person should know is told.
+func (d *Destination) lookAgain(ctx context.Context) error {
+	look := &preflight{d: d, advertised: hostPort{d.membership.host, d.membership.port}, patient: true}
+	look.look(ctx)
+	bounded, stop := look.bounded(ctx)
+	defer stop()
+	look.certificate(bounded)
+	if cl := d.cfg.Clients; cl != nil && cl.TLS != nil {
+		if leaf, err := ownCertificate(cl.TLS, d.membership.clients.Host); err != nil {
+			look.addf(AboutClientListener, Blocks, "look at the certificate and key of Clients.TLS", "there is no certificate to show to clients: %v", err)
+		} else {
+			look.validNow(AboutClientListener, leaf)
+		}
+	}
+	for _, f := range look.report.Of(Warns) {
+		if f.Kind != AboutNodeID {
+			d.notice(Event{Kind: Trouble, Text: f.Error()})
+		}
+	}
+	return cmp.Or(look.report.Err(), ctx.Err())
 }
 
 // registration is the one under this node id as the metadata shows it, with broker epoch −1 for none.
@@ -102,7 +138,7 @@ func (d *Destination) standBy(ctx context.Context, refused clustermetadata.Broke
 		b, ok := im.Broker(d.cfg.NodeID)
 		return !ok || b.Epoch != refused.Epoch
 	}
-	quiet, stop := context.WithTimeout(ctx, 3*d.cfg.SessionTimeout) // then the controllers are asked all the same
+	quiet, stop := context.WithTimeout(ctx, askAnyway) // then the controllers are asked all the same
 	defer stop()
 	for {
 		err := d.meta.wait(quiet, "the other process to go", func(im *clustermetadata.Image) bool {

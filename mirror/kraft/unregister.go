@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/keyedlog"
 )
 
 // IfUnregistered is what Unregister would do now, for people, several lines.
@@ -31,8 +32,8 @@ func (r Remains) IfUnregistered() string {
 			led++
 		case p.Elects >= 0:
 			elected++
-			fmt.Fprintf(&which, "WARNING: %s-%d: broker %d may be elected (in sync %v; or the topic does not say unclean.leader.election.enable=false for itself): clients could write into it although it was not stopped\n",
-				p.Topic, p.Partition, p.Elects, p.ISR)
+			fmt.Fprintf(&which, "WARNING: %s-%d: broker %d may be elected (in sync %v): it is in sync, may be the leader (ELR), or the topic does not say %s=false for itself; clients could write into it although it was not stopped\n",
+				p.Topic, p.Partition, p.Elects, p.ISR, uncleanElection)
 		default:
 			offline++
 		}
@@ -53,21 +54,17 @@ func (r Remains) IfUnregistered() string {
 }
 
 // Unregister is the kill switch: it takes a node id's registration away, at once, whatever its process does or is. Its partitions have no leader then: nobody reads, nobody writes, their copies
-// stay, and nothing becomes writable. Starting a process under the node id undoes it. It refuses nothing: Left(…).IfUnregistered() says before what it will do, and names partitions of which that
-// is not true because a stock broker is in sync. It returns what there was before. cfg is the node's Config; Folder and Listen are not used.
+// stay, and nothing becomes writable. Starting a process under the node id undoes it. It refuses nothing: PlanUnregister(…).IfUnregistered() says before what it will do, and names partitions of
+// which that is not true because a stock broker may be elected. It returns what there was before. cfg is the node's Config; Folder, Listen and Remember are not used: only the controllers are.
 //
 // A living process gets STALE_BROKER_EPOCH for its next heartbeat, or sees it in the metadata before: it ends with an Event Unregistered, and so do those that stand by for it. The leader comes back as RECOVERING from the last known
 // leader, where eligible leaders are on (KIP-966); elsewhere it is the in-sync replica that it was (Kafka: ReplicationControlManager.handleBrokerUnregistered).
 func Unregister(ctx context.Context, cfg Config) (Remains, error) {
-	d, err := observe(ctx, cfg)
+	d, r, err := killing(ctx, cfg)
 	if err != nil {
-		return Remains{}, err
+		return r, err
 	}
 	defer d.Close()
-	r, err := d.remains(ctx)
-	if err != nil {
-		d.cfg.Logger.Warn("kraft: what is remembered of the node cannot be read; it is unregistered all the same", "error", err)
-	}
 	if err := d.unregister(ctx); err != nil {
 		return r, err
 	}
@@ -75,6 +72,44 @@ func Unregister(ctx context.Context, cfg Config) (Remains, error) {
 		_, ok := im.Broker(d.cfg.NodeID)
 		return !ok
 	})
+}
+
+// PlanUnregister is what there is of a node id before Unregister, as the controllers tell it, and changes nothing: Kept and Resigned, which are in the storage, are left out. Needs what
+// Unregister needs.
+func PlanUnregister(ctx context.Context, cfg Config) (Remains, error) {
+	d, r, err := killing(ctx, cfg)
+	if err == nil {
+		d.Close()
+	}
+	return r, err
+}
+
+// killing is the look before a registration is taken away. No broker and no storage is waited for.
+func killing(ctx context.Context, cfg Config) (*Destination, Remains, error) {
+	cfg.Remember = keyedlog.NewMemory()
+	d, err := observe(ctx, cfg)
+	if err != nil {
+		return nil, Remains{}, err
+	}
+	id := d.clusterOfControllers(ctx)
+	if id != "" {
+		d.peers.cluster.Store(&id)
+		d.cluster = id
+	}
+	return d, d.shown(id, d.registration()), nil
+}
+
+// clusterOfControllers is the cluster's id as its active controller tells it (KIP-919) to who may alter the cluster, as whoever unregisters a broker has to; "" if it does not.
+func (d *Destination) clusterOfControllers(ctx context.Context) string {
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.EndpointType = 2 // controllers
+	bounded, stop := d.cfg.bounded(ctx)
+	defer stop()
+	resp, err := d.client.Controller(bounded, req)
+	if err != nil {
+		return ""
+	}
+	return resp.(*kmsg.DescribeClusterResponse).ClusterID
 }
 
 // unregister takes this node id's registration away. One that there is not is fine.
