@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -37,8 +38,10 @@ type GiveUpPlan struct {
 	NodeID     int32
 	ClusterID  string
 	Partitions []GivenUp
-	// Name names exactly this plan: it is what GiveUp wants as consent. Where something has changed since, a new plan has another name.
+	// Name names exactly this plan, by what it would do and not by the words of what is in the way: it is what GiveUp wants as consent. Where something has changed since, a new plan has another name.
 	Name string
+	// Wanted are the topics, by mirror, that GiveUp has recorded as wanted stopped: a node that comes back stops them. nil in a plan, and where nothing was recorded.
+	Wanted map[string][]string
 }
 
 // GivenUp is one partition of a plan, or of what was done.
@@ -51,13 +54,11 @@ type GivenUp struct {
 	Recorded *statemachine.LastMirrorEpoch
 	// Clients says that clients wrote this log before the node led it, in a failback that has not come to its cut: what they wrote is not mirrored, and is not recorded as that.
 	Clients bool
-	// Opened: a stock broker leads it, and clients may write.
-	Opened bool
 	// Notes are what is particular about it, one sentence each.
 	Notes []string
 }
 
-// ErrNotThePlan: what would be done is not what the plan says that was consented to. Nothing was changed.
+// ErrNotThePlan: what would be done is not what the plan says that was consented to. Where it is the error of one partition, that was not opened; GiveUpPlan.Wanted says what was recorded before.
 var ErrNotThePlan = errors.New("node: the plan is another one by now: look at it, and consent to it")
 
 // PlanGiveUp says what GiveUp would do, and changes nothing. It fails while a process lives under the node id: its topics are stopped through it.
@@ -72,10 +73,10 @@ func PlanGiveUp(ctx context.Context, cfg GiveUpConfig) (GiveUpPlan, error) {
 // GiveUp is a forced failover of what a node led that is gone for good, in one call that needs the destination cluster only: no source, no node. Where any process can be started under the node
 // id, start it instead and stop its topics: that gives every guarantee of a stop, this does not (kraft.Force says which are missing).
 //
-// consent is the Name of a plan. In this order: the topics are wanted stopped (mirror.Admin.Stop, with Reason in the history), so a node that comes back does not take them again; each partition is
-// recorded as STOPPING with its last mirror epoch and offset, so that a failback cuts nothing that was mirrored; its longest copy is elected; it is recorded as STOPPED. The error joins those of the
-// partitions, which are in the result too: one that is Opened and has an error is open to clients, and is finished by another plan and GiveUp when its replicas are in sync. Two thirds of the time that ctx
-// leaves, or a minute, are for opening.
+// consent is the Name of a plan. In this order: the node's registration is watched for a session; the topics are wanted stopped (mirror.Admin.Stop, with Reason in the history), so a node that comes back
+// does not take them again; each partition is recorded as STOPPING with its last mirror epoch and offset, so that a failback cuts nothing that was mirrored; its longest copy is elected; it is recorded as
+// STOPPED. The error joins those of the partitions, which are in the result too: one that is Opened and has an error is open to clients, and is finished by another plan and GiveUp when its replicas are in
+// sync. Where topics are wanted stopped by then and not all of their partitions are open, the error says so, and how to take it back. Two thirds of the time that ctx leaves, or a minute, are for opening.
 func GiveUp(ctx context.Context, cfg GiveUpConfig, consent string) (GiveUpPlan, error) {
 	if strings.TrimSpace(cfg.Reason) == "" {
 		return GiveUpPlan{}, errors.New("node: giving a node up needs a reason, for the history")
@@ -166,10 +167,25 @@ func (g *giveUp) plan(ctx context.Context) (GiveUpPlan, error) {
 	for _, f := range forced {
 		x := g.judge(f)
 		p.Partitions = append(p.Partitions, x)
-		fmt.Fprintln(sum, f.Partition, f.TopicID, f.Leader, f.Epoch, f.End, f.Err, x.Mirror, x.State, x.Recorded != nil)
+		x.sum(sum)
 	}
 	p.Name = fmt.Sprintf("%x", sum.Sum(nil)[:6])
 	return p, nil
+}
+
+// sum writes what is to be done with a partition. Of one that is refused only that counts: what is in the way has words, and times and ports in them, and nothing is done with it.
+func (x *GivenUp) sum(to io.Writer) {
+	fmt.Fprintln(to, x.Partition, x.TopicID, x.Mirror, x.State, x.Err != nil)
+	if x.Err != nil {
+		return
+	}
+	fmt.Fprintln(to, x.Leader, x.Epoch, x.End, x.Again, x.Aborted, slices.Sorted(slices.Values(x.Unasked)), x.Clients, x.Recorded != nil)
+	for _, broker := range slices.Sorted(maps.Keys(x.Lacking)) {
+		fmt.Fprintln(to, broker, x.Lacking[broker])
+	}
+	if x.Recorded != nil {
+		fmt.Fprintf(to, "%+v\n", *x.Recorded)
+	}
 }
 
 // judge adds to a partition what is recorded of it, and what will be.
@@ -255,11 +271,19 @@ func (g *giveUp) do(ctx context.Context, plan GiveUpPlan) (GiveUpPlan, error) {
 	if len(all) == 0 {
 		return plan, plan.err()
 	}
-	for _, name := range slices.Sorted(maps.Keys(topics)) {
-		if err := g.stop(ctx, name, topics[name]); err != nil {
-			return plan, err
+	// Once the first partition is about to be opened: until then nothing is recorded.
+	recordWishes := sync.OnceValue(func() error {
+		for _, name := range slices.Sorted(maps.Keys(topics)) {
+			if err := g.stop(ctx, name, topics[name]); err != nil {
+				return err
+			}
+			if plan.Wanted == nil {
+				plan.Wanted = map[string][]string{}
+			}
+			plan.Wanted[name] = topics[name]
 		}
-	}
+		return nil
+	})
 	defer g.close()
 	planned := map[mirror.TopicPartition]*GivenUp{}
 	for i := range plan.Partitions {
@@ -275,17 +299,39 @@ func (g *giveUp) do(ctx context.Context, plan GiveUpPlan) (GiveUpPlan, error) {
 		case x.End != f.End || x.Epoch != f.Epoch || x.TopicID != f.TopicID:
 			return fmt.Errorf("its copies end at %d in epoch %d by now: %w", f.End, f.Epoch, ErrNotThePlan)
 		}
+		if err := recordWishes(); err != nil {
+			return err
+		}
 		return g.stopping(ctx, f)
 	})
 	if forced == nil {
-		return plan, err
+		return plan, err // before anything was recorded
 	}
 	for _, f := range forced {
 		if x := planned[f.Partition]; x != nil && x.Err == nil {
 			x.Forced = f
 		}
 	}
-	return plan, errors.Join(g.finish(ctx, &plan), plan.err())
+	err = nil
+	if slices.ContainsFunc(plan.Partitions, func(x GivenUp) bool { return x.Opened }) {
+		err = errors.Join(recordWishes(), g.finish(ctx, &plan)) // an earlier Force may have opened all, and recorded nothing
+	}
+	return plan, errors.Join(err, plan.err(), plan.notOpened())
+}
+
+// notOpened says which wishes are recorded of topics that are not open, or not all of them; nil: none.
+func (p GiveUpPlan) notOpened() error {
+	var all []error
+	for _, name := range slices.Sorted(maps.Keys(p.Wanted)) {
+		topics := slices.DeleteFunc(slices.Clone(p.Wanted[name]), func(topic string) bool {
+			return !slices.ContainsFunc(p.Partitions, func(x GivenUp) bool { return x.Partition.Topic == topic && !x.Opened })
+		})
+		if len(topics) > 0 {
+			all = append(all, fmt.Errorf("node: recorded is that these topics of mirror %s are wanted stopped, and not all of their partitions are open: %s. A node that comes back under the id %d stops them. "+
+				"Give it up again to go on; to take it back, start the topics (kafka-mirror --start --mirror %s --topics %s)", name, shortList(topics), p.NodeID, name, strings.Join(topics, ",")))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // forceBound is how long opening may take: it waits for replicas to come in sync, which a dead broker does not, and what was opened is to be recorded all the same.
@@ -305,19 +351,23 @@ func (p GiveUpPlan) err() error {
 	return errors.Join(all...)
 }
 
-// stop records that the topics are wanted stopped. A mirror that was deleted has no wishes any more.
+// stop records that the topics are wanted stopped. A mirror that was deleted has no wishes any more, and of a topic that is in no mirror there are none: what is recorded of their states is enough.
 func (g *giveUp) stop(ctx context.Context, name string, topics []string) error {
 	admin, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: name, Control: g.control, States: g.store, Operator: g.cfg.Operator})
 	if err != nil {
 		return err
 	}
+	gone := func(err error) bool {
+		var e *mirror.Error
+		return errors.As(err, &e) && (e.Code == mirror.TopicNotInClusterMirror || e.Code == mirror.UnknownClusterMirror)
+	}
 	result, err := admin.Stop(ctx, topics, mirror.StopOptions{Partial: true, Intent: mirror.Intent{Reason: g.cfg.Reason}})
-	if len(result.Topics) == 0 && err != nil {
-		return fmt.Errorf("node: recording that the topics of mirror %s are to be stopped: %w; nothing was opened", name, err)
+	if len(result.Topics) == 0 && err != nil && !gone(err) {
+		return fmt.Errorf("node: recording that the topics of mirror %s are to be stopped: %w", name, err)
 	}
 	for _, t := range result.Topics {
-		if e := (*mirror.Error)(nil); t.Err != nil && !(errors.As(t.Err, &e) && (e.Code == mirror.TopicNotInClusterMirror || e.Code == mirror.UnknownClusterMirror)) {
-			return fmt.Errorf("node: recording that topic %s of mirror %s is to be stopped: %w; nothing was opened", t.Topic, name, t.Err)
+		if t.Err != nil && !gone(t.Err) {
+			return fmt.Errorf("node: recording that topic %s of mirror %s is to be stopped: %w", t.Topic, name, t.Err)
 		}
 	}
 	return nil
@@ -383,25 +433,17 @@ func (g *giveUp) write(ctx context.Context, e statemachine.Entry, next statemach
 // byForce is the reason that stands at a partition which was opened without its mirror.
 const byForce = "opened by force, without its mirror process: transactions that the mirror had open were aborted, no MIRROR_PID_RESET was written"
 
-// finish finds out what is open, records that as STOPPED, and adds it to the history.
+// finish records what this call has opened, or gone on with, as STOPPED, and adds it to the history.
 func (g *giveUp) finish(ctx context.Context, plan *GiveUpPlan) error {
-	remains, err := kraft.Left(ctx, g.cfg.Kraft)
-	if err != nil {
-		return err
-	}
 	if err := g.load(ctx); err != nil {
 		return err
-	}
-	closed := map[mirror.TopicPartition]bool{}
-	for _, p := range remains.Partitions {
-		closed[p.TopicPartition] = p.Leader < 0 || p.Leader == plan.NodeID
 	}
 	var failed []error
 	opened := map[string][]string{} // topics, by mirror
 	count := map[string]int{}
 	for i := range plan.Partitions {
 		x := &plan.Partitions[i]
-		if x.Opened = x.Mirror != "" && !closed[x.Partition]; !x.Opened {
+		if !x.Opened {
 			continue
 		}
 		if count[x.Mirror]++; !slices.Contains(opened[x.Mirror], x.Partition.Topic) {
@@ -430,7 +472,7 @@ func (g *giveUp) finish(ctx context.Context, plan *GiveUpPlan) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(opened)) {
 		failed = append(failed, g.control.Update(ctx, func(s *mirror.ControlState) error {
-			s.Note = &mirror.HistoryEntry{Time: time.Now(), Verb: "give up", Mirror: name, Topics: opened[name], Who: g.cfg.Operator, Reason: g.cfg.Reason, Plan: plan.Name,
+			s.Note = &mirror.HistoryEntry{Time: time.Now(), Verb: "give up", Mirror: name, Topics: opened[name], Who: completed(g.cfg.Operator), Reason: g.cfg.Reason, Plan: plan.Name,
 				Detail: fmt.Sprintf("node %d is given up: %d partitions were opened by force", plan.NodeID, count[name])}
 			return nil
 		}))

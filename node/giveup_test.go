@@ -37,7 +37,7 @@ func TestRealKafkaGiveUp(t *testing.T) {
 	there := lives.Open(t, "there", a, at)
 	there.Set(mirror.Settings{"mirror.topic.properties.exclude": ".*"})
 	there.Start(topic)
-	plain, left := lives.Client(a, lives.Plain...), lives.Client(a, lives.OldProtocol, kgo.TransactionalID("left"))
+	plain, left := lives.Client(a, lives.Plain...), lives.Client(a, lives.OldProtocol, kgo.TransactionalID("left"), kgo.TransactionTimeout(10*time.Minute))
 	lives.Produce(t, plain, topic, 0, lives.Values("mirrored", 10)...)
 	lives.Begin(t, left)
 	lives.Produce(t, left, topic, 1, lives.Values("open", 2)...)
@@ -201,6 +201,7 @@ func leaves(t *testing.T, m *lives.Running, at *lives.Joined, c *kafkatest.Clust
 			t.Errorf("it does not say %q", want)
 		}
 	}
+	cfg.Reason, cfg.Operator = "the drill", mirror.Operator{User: "anna"}
 	for _, how := range []node.LeaveHow{node.LeaveClean, node.LeaveNow, node.LeavePurge} {
 		cfg.How = how
 		if l, err := node.Leave(lives.Limited(t), cfg); !errors.Is(err, node.ErrStays) || l.Done {
@@ -212,10 +213,16 @@ func leaves(t *testing.T, m *lives.Running, at *lives.Joined, c *kafkatest.Clust
 		t.Errorf("another cluster is meant: %v", err)
 	}
 	cfg.ClusterID = c.ID()
-	if l, err = node.Leave(lives.Limited(t), cfg); err != nil || !l.Done {
+	if l, err = node.Leave(lives.Limited(t), cfg); err != nil || !l.Done || l.Unrecorded != nil {
 		t.Errorf("%+v, %v", l, err)
 	}
 	t.Log(l)
+	history, err := mirror.NewControl(at.Store).History(lives.Limited(t))
+	if err != nil || !slices.ContainsFunc(history, func(h mirror.HistoryEntry) bool {
+		return h.Verb == "leave now" && h.Mirror == "back" && h.Reason == "the drill" && h.Who.User == "anna"
+	}) {
+		t.Errorf("the history has %+v, %v", history, err)
+	}
 	lives.Eventually(t, "the process to notice", func() (bool, string) { return len(at.Noticed(kraft.Unregistered)) > 0, "it lives" })
 	m.End()
 	at.Die()
@@ -227,11 +234,12 @@ func leaves(t *testing.T, m *lives.Running, at *lives.Joined, c *kafkatest.Clust
 // purges: a node that has left takes its topics with it, and what it costs is said before.
 func purges(t *testing.T, c *kafkatest.Cluster, given node.GiveUpConfig) {
 	t.Helper()
-	cfg := node.LeaveConfig{Kraft: given.Kraft, Records: given.Records, How: node.LeavePurge, ClusterID: c.ID()}
+	cfg := node.LeaveConfig{Kraft: given.Kraft, Records: given.Records, How: node.LeavePurge, ClusterID: c.ID(), Reason: "the drill"}
 	if _, err := node.Leave(lives.Limited(t), cfg); err == nil || !strings.Contains(err.Error(), "Client is not set") {
 		t.Errorf("without a client: %v", err)
 	}
 	cfg.Client = c.AdminClient()
+	c.CreateTopic(kafkatest.Topic{Name: "__mirror_of_my_own", Partitions: 1, Replication: 1})
 	told := cfg
 	told.How = node.LeaveReport
 	if l, err := node.Leave(lives.Limited(t), told); err != nil || l.LastEpochs != 2 || l.Registration != kraft.NotRegistered || !strings.Contains(l.String(), "the last mirror epochs of 2 partitions. Without these a failback") {
@@ -242,7 +250,7 @@ func purges(t *testing.T, c *kafkatest.Cluster, given node.GiveUpConfig) {
 	if err != nil || !l.Done || !slices.Equal(l.Purged, l.InternalTopics) || len(l.Purged) == 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if left, err := kraft.Left(lives.Limited(t), kraft.Config{NodeID: lives.NodeID, Controllers: c.ControllerAddresses(), Remember: keyedlog.NewMemory()}); err != nil || len(left.InternalTopics) != 0 {
+	if left, err := kraft.Left(lives.Limited(t), kraft.Config{NodeID: lives.NodeID, Controllers: c.ControllerAddresses(), Remember: keyedlog.NewMemory()}); err != nil || !slices.Equal(left.InternalTopics, []string{"__mirror_of_my_own"}) {
 		t.Errorf("%v, %v", left, err)
 	}
 }

@@ -1,11 +1,17 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -13,6 +19,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/kafkastore"
 	"github.com/clustermirror/clustermirror/mirror/kraft"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -26,7 +33,7 @@ const (
 	LeaveReport LeaveHow = iota
 	// LeaveClean ends the registration of a node whose process has ended and that has no partition any more, and puts back what is late. It refuses otherwise.
 	LeaveClean
-	// LeaveNow is the kill switch (kraft.Unregister): the node's partitions have no leader, nothing becomes writable, starting the node again undoes it. It refuses nothing.
+	// LeaveNow is the kill switch (kraft.Unregister): the node's partitions have no leader, nothing becomes writable, starting the node again undoes it. It refuses nothing, and needs the controllers only.
 	LeaveNow
 	// LeavePurge is LeaveClean, and then deletes the topics in which states, wishes and history are kept. It refuses while another node is registered in the cluster.
 	LeavePurge
@@ -40,11 +47,16 @@ func (h LeaveHow) String() string {
 type LeaveConfig struct {
 	// Kraft is the node's configuration (File.Kraft). Remember need not be set, Folder and Listen are not used.
 	Kraft kraft.Config
-	// Records is the log of states and wishes in the destination cluster (File.Records).
+	// Records is the log of states and wishes in the destination cluster (File.Records). LeaveNow needs none.
 	Records keyedlog.Log
-	How     LeaveHow
-	// ClusterID is the consent to LeaveNow and LeavePurge: the id of the cluster that is meant.
+	// Open opens such a log; for LeaveNow alone, which opens it when the node is unregistered, for the history. nil: there is no entry.
+	Open func(context.Context) (Records, error)
+	How  LeaveHow
+	// ClusterID is the consent to everything but LeaveReport: the id of the cluster that is meant.
 	ClusterID string
+	// Reason is one line for the history, and Operator who does it. Everything but LeaveReport needs a reason.
+	Reason   string
+	Operator mirror.Operator
 	// Client reaches the destination's brokers as somebody who may delete the topics; for LeavePurge alone. The caller closes it.
 	Client *kgo.Client
 }
@@ -58,44 +70,41 @@ type Leaving struct {
 	Mirrored   []string
 	LastEpochs int
 	Purged     []string // topics that were deleted
+	// Unrecorded is why the history does not have it, although it was done; nil: it has.
+	Unrecorded error
 }
 
 // ErrStays: the node cannot leave as things are, or nobody has consented. Nothing was changed, but what a clean leave has put back.
 var ErrStays = errors.New("node: it does not leave")
 
-// Leave ends what a cluster has of a node id, in the way that cfg.How says. It needs the destination cluster only. The result tells what there was, also beside an error.
+// Leave ends what a cluster has of a node id, in the way that cfg.How says. It needs the destination cluster only, LeaveNow its controllers only. The result tells what there was, also beside an error.
 func Leave(ctx context.Context, cfg LeaveConfig) (Leaving, error) {
 	l := Leaving{How: cfg.How}
-	if cfg.Records == nil {
+	switch {
+	case cfg.How != LeaveReport && strings.TrimSpace(cfg.Reason) == "":
+		return l, errors.New("node: leaving needs a reason, for the history")
+	case cfg.How == LeaveNow:
+		return l, l.now(ctx, cfg)
+	case cfg.Records == nil:
 		return l, errors.New("node.LeaveConfig: Records is not set")
 	}
 	cfg.Kraft.Remember = cfg.Records
 	var err error
-	if l.Remains, err = kraft.Left(ctx, cfg.Kraft); err != nil && cfg.How != LeaveNow { // which waits for no storage
+	if l.Remains, err = kraft.Left(ctx, cfg.Kraft); err != nil {
 		return l, err
 	}
-	if cfg.How != LeaveNow {
-		if err := l.count(ctx, cfg.Records); err != nil {
-			return l, err
-		}
+	l.InternalTopics = slices.DeleteFunc(l.InternalTopics, func(topic string) bool { return !slices.Contains(kafkastore.Topics(), topic) }) // others may only be called so
+	if err := l.count(ctx, cfg.Records); err != nil {
+		return l, err
 	}
-	if cfg.How == LeaveNow || cfg.How == LeavePurge {
-		switch {
-		case cfg.ClusterID == "":
-			return l, fmt.Errorf("%w: it needs the id of the cluster that is meant, which is %s", ErrStays, l.ClusterID)
-		case cfg.ClusterID != l.ClusterID && (l.ClusterID != "" || cfg.How != LeaveNow): // where no broker is alive to tell it, the kill switch works all the same
-			return l, fmt.Errorf("%w: cluster %s is meant, and this is %q", ErrStays, cfg.ClusterID, l.ClusterID)
-		}
-	}
-	switch cfg.How {
-	case LeaveReport:
+	if cfg.How == LeaveReport {
 		l.Done = true
 		return l, nil
-	case LeaveNow:
-		l.Remains, err = kraft.Unregister(ctx, cfg.Kraft)
-		l.Done = err == nil
+	}
+	if err := l.meant(cfg.ClusterID); err != nil {
 		return l, err
-	case LeavePurge:
+	}
+	if cfg.How == LeavePurge {
 		switch {
 		case cfg.Client == nil:
 			return l, errors.New("node.LeaveConfig: Client is not set: a purge deletes topics")
@@ -108,6 +117,7 @@ func Leave(ctx context.Context, cfg LeaveConfig) (Leaving, error) {
 	if _, err := kraft.Depart(ctx, cfg.Kraft); err != nil {
 		return l, fmt.Errorf("%w: %w", ErrStays, err)
 	}
+	l.Unrecorded = l.record(ctx, cfg, cfg.Records)
 	if cfg.How == LeavePurge {
 		if err := l.purge(ctx, cfg.Client); err != nil {
 			return l, err
@@ -115,6 +125,91 @@ func Leave(ctx context.Context, cfg LeaveConfig) (Leaving, error) {
 	}
 	l.Done = true
 	return l, nil
+}
+
+// now is the kill switch. The history comes afterwards: where the brokers are away it must not hold anything up.
+func (l *Leaving) now(ctx context.Context, cfg LeaveConfig) (err error) {
+	if l.Remains, err = kraft.PlanUnregister(ctx, cfg.Kraft); err != nil {
+		return err
+	}
+	if err := l.meant(cfg.ClusterID); err != nil {
+		return err
+	}
+	if l.Remains, err = kraft.Unregister(ctx, cfg.Kraft); err != nil {
+		return err
+	}
+	l.Done = true
+	bounded, stop := context.WithTimeout(ctx, recordBound)
+	defer stop()
+	switch {
+	case cfg.Open != nil:
+		records, err := cfg.Open(bounded)
+		if err != nil {
+			l.Unrecorded = err
+			return nil
+		}
+		defer records.Close()
+		l.Unrecorded = l.record(bounded, cfg, records)
+	case cfg.Records != nil:
+		l.Unrecorded = l.record(bounded, cfg, cfg.Records)
+	}
+	return nil
+}
+
+// recordBound is how long the kill switch tries to write into the history.
+const recordBound = 15 * time.Second
+
+// meant compares the cluster that is meant with this one.
+func (l *Leaving) meant(id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("%w: it needs the id of the cluster that is meant, which is %s", ErrStays, l.ClusterID)
+	case id != l.ClusterID && (l.ClusterID != "" || l.How != LeaveNow): // where nobody tells it, the kill switch works all the same
+		return fmt.Errorf("%w: cluster %s is meant, and this is %q", ErrStays, id, l.ClusterID)
+	}
+	return nil
+}
+
+// record writes into the history of each mirror that there is that the node has left, and once where there is none.
+func (l *Leaving) record(ctx context.Context, cfg LeaveConfig, records keyedlog.Log) error {
+	control := mirror.NewControl(records)
+	state, err := control.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("node: reading what mirrors there are: %w", err)
+	}
+	names := []string{""}
+	if len(state.Mirrors) > 0 {
+		names = names[:0]
+	}
+	for _, m := range state.Mirrors {
+		names = append(names, m.Name)
+	}
+	for _, name := range names {
+		err := control.Update(ctx, func(s *mirror.ControlState) error {
+			s.Note = &mirror.HistoryEntry{Time: time.Now(), Verb: cfg.How.String(), Mirror: name, Who: completed(cfg.Operator), Reason: cfg.Reason,
+				Detail: fmt.Sprintf("node %d has left cluster %s: it was %s, with %d partitions", l.NodeID, l.ClusterID, l.Registration, len(l.Partitions))}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("node: writing into the history: %w", err)
+		}
+	}
+	return nil
+}
+
+// completed fills in who uses a process, as mirror.NewAdmin does it.
+func completed(o mirror.Operator) mirror.Operator {
+	if host, err := os.Hostname(); err == nil {
+		o.Host = cmp.Or(o.Host, host)
+	}
+	if o.User == "" {
+		o.User = strconv.Itoa(os.Getuid())
+		if u, err := user.Current(); err == nil {
+			o.User = u.Username
+		}
+	}
+	o.Client = cmp.Or(o.Client, filepath.Base(os.Args[0]))
+	return o
 }
 
 // count finds what a purge would cost.
@@ -181,7 +276,7 @@ func (l Leaving) String() string {
 		if n := len(l.Partitions); n > 0 || l.Registration == kraft.RegisteredAlive {
 			b.WriteString("leave: refused while its process is alive or it has partitions; stop its topics and end it first\n")
 		} else {
-			b.WriteString("leave: ends the registration; nothing in the cluster tells of the node afterwards, but the topics of states, wishes and history\n")
+			b.WriteString("leave: ends the registration; what stays are " + l.Stays() + "\n")
 		}
 		b.WriteString("leave now: " + indented(l.IfUnregistered()))
 		fmt.Fprintf(&b, "purge, after a clean leave: %s", indented(l.cost()))
@@ -190,12 +285,22 @@ func (l Leaving) String() string {
 	case l.How == LeaveNow:
 		b.WriteString("done: " + indented(l.IfUnregistered()))
 	default:
-		b.WriteString("done: the node has left\n")
+		b.WriteString("done: the node has left; what stays are " + l.stays() + "\n")
 		if l.How == LeavePurge {
 			fmt.Fprintf(&b, "deleted: %s\n", strings.Join(l.Purged, ", "))
 		}
 	}
+	if l.Unrecorded != nil {
+		fmt.Fprintf(&b, "the history does not have it: %v\n", l.Unrecorded)
+	}
 	return b.String()
+}
+
+// stays is Stays after what was deleted.
+func (l Leaving) stays() string {
+	left := l.Remains
+	left.InternalTopics = slices.DeleteFunc(slices.Clone(left.InternalTopics), func(topic string) bool { return slices.Contains(l.Purged, topic) })
+	return left.Stays()
 }
 
 // cost is what a purge takes away.
