@@ -31,8 +31,6 @@ func (p *program) giveUp(ctx context.Context, args []string) error {
 	switch {
 	case err != nil:
 		return err
-	case p.mirror == "":
-		return usage("give-up needs --mirror NAME; kafka-mirror --list shows the names")
 	case p.reason == "" && !p.dryRun:
 		return usage("give-up needs --reason TEXT, for the history; with --dry-run it shows the plan without one. Nothing has changed")
 	case p.timeout <= 0:
@@ -71,7 +69,12 @@ func (p *program) giveUp(ctx context.Context, args []string) error {
 	doing, stop := context.WithTimeout(ctx, p.timeout)
 	defer stop()
 	done, err := node.GiveUp(doing, cfg, plan.Name)
-	if errors.Is(err, node.ErrNotThePlan) && !slices.ContainsFunc(done.Partitions, func(x node.GivenUp) bool { return x.Opened }) {
+	opened := slices.ContainsFunc(done.Partitions, func(x node.GivenUp) bool { return x.Opened })
+	switch {
+	case err == nil || opened:
+	case len(done.Wanted) == 0:
+		return refusedGiveUp(file, err)
+	case errors.Is(err, node.ErrNotThePlan):
 		return refusal(oneLine(err))
 	}
 	if p.json {
@@ -87,8 +90,11 @@ func (p *program) giveUp(ctx context.Context, args []string) error {
 	return nil
 }
 
-// topicsToGiveUp are the topics that are named, or all of the mirror.
+// topicsToGiveUp are the topics that are named, or all of the mirror that is; nil: everything that the node led.
 func (p *program) topicsToGiveUp(ctx context.Context, records *kafkastore.Store) (topics []string, err error) {
+	if p.mirror == "" {
+		return append([]string(nil), split(p.topics)...), nil // nil if there are none
+	}
 	state, err := mirror.NewControl(records).Read(ctx)
 	if err != nil {
 		return nil, err
@@ -122,6 +128,8 @@ func (p *program) consentToGiveUp(ctx context.Context, plan node.GiveUpPlan) err
 		return refusal(fmt.Sprintf("plan %s does not fit any more, it is %s now, as shown: consent to that. Nothing has changed", p.plan, plan.Name))
 	case p.plan != "":
 		return nil
+	case p.destinationID == "" && p.terminal != nil && !p.yes: // the plan that was shown names the cluster
+		return p.agree(ctx, fmt.Sprintf("Open these partitions of cluster %s by force, as shown", plan.ClusterID))
 	case p.destinationID == "":
 		return usage("add --plan %s, or --destination-cluster-id ID and --yes; nothing has changed", plan.Name)
 	case plan.ClusterID == "":

@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
-	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kraft"
 	"github.com/clustermirror/clustermirror/mirror/properties"
@@ -32,6 +31,7 @@ func (p *program) leave(ctx context.Context, args []string) error {
 	now := f.Bool("now", false, "")
 	purge := f.Bool("purge", false, "")
 	f.BoolVar(&p.yes, "yes", false, "")
+	f.StringVar(&p.reason, "reason", "", "")
 	f.StringVar(&p.destinationID, "destination-cluster-id", "", "")
 	file, err := p.nodeFile(f, args)
 	if err != nil {
@@ -46,26 +46,32 @@ func (p *program) leave(ctx context.Context, args []string) error {
 			how, ways = way.how, ways+1
 		}
 	}
-	if ways > 1 {
+	switch {
+	case ways > 1:
 		return usage("leave: give one of --report, --now and --purge")
+	case how != node.LeaveReport && p.reason == "":
+		return usage("leave needs --reason TEXT, for the history; with --report it shows what there is without one. Nothing has changed")
+	case how != node.LeaveReport && p.yes && p.destinationID == "":
+		return usage("leave: --yes needs --destination-cluster-id ID beside it, because nobody looks at the cluster then; nothing has changed")
 	}
 	cfg := node.LeaveConfig{Kraft: file.Kraft()}
 	bounded, stop := context.WithTimeout(ctx, clusterBound)
 	defer stop()
-	records, err := file.Records(bounded)
-	switch {
-	case err == nil:
+	there := node.Leaving{How: how}
+	if how == node.LeaveNow { // it waits for no storage and no broker
+		there.Remains, err = kraft.PlanUnregister(bounded, cfg.Kraft)
+		cfg.Open = func(ctx context.Context) (node.Records, error) { return recordsOf(ctx, file) }
+	} else {
+		var records node.Records
+		if records, err = recordsOf(bounded, file); err != nil {
+			return err
+		}
 		defer records.Close()
 		cfg.Records = records
-	case how == node.LeaveNow: // it waits for no storage
-		fmt.Fprintln(p.complaints, "warning: what is remembered of topics cannot be read, and waits: "+oneLine(err))
-		cfg.Records = keyedlog.NewMemory()
-	default:
-		return err
+		there, err = node.Leave(bounded, cfg)
 	}
-	there, err := node.Leave(bounded, cfg)
 	if err != nil {
-		return fmt.Errorf("%w; see that the controllers and brokers of %s run and can be reached from here", err, file.Bootstrap())
+		return fmt.Errorf("%w; see that the controllers of %s run and can be reached from here, and for anything but --now its brokers", err, file.Bootstrap())
 	}
 	if p.destinationID != "" && there.ClusterID != "" && there.ClusterID != p.destinationID {
 		return usage("leave: the cluster at %s is %s, and --destination-cluster-id names %s; correct the one that is wrong. Nothing has changed", file.Bootstrap(), there.ClusterID, p.destinationID)
@@ -81,7 +87,7 @@ func (p *program) leave(ctx context.Context, args []string) error {
 	if err := p.agree(ctx, what); err != nil {
 		return err
 	}
-	cfg.How, cfg.ClusterID = how, there.ClusterID
+	cfg.How, cfg.ClusterID, cfg.Reason, cfg.Operator = how, there.ClusterID, p.reason, mirror.Operator{Client: "kafka-mirror"}
 	if cfg.ClusterID == "" {
 		cfg.ClusterID = p.destinationID
 	}
@@ -99,6 +105,9 @@ func (p *program) leave(ctx context.Context, args []string) error {
 		fmt.Fprintf(p.out, "broker %d is unregistered\n", there.NodeID)
 	case done.Done:
 		fmt.Fprintf(p.out, "broker %d has left\n", there.NodeID)
+	}
+	if done.Unrecorded != nil {
+		fmt.Fprintln(p.complaints, "warning: it is done, and the history does not have it: "+oneLine(done.Unrecorded))
 	}
 	if len(done.Purged) > 0 {
 		fmt.Fprintf(p.out, "deleted: %s\n", strings.Join(done.Purged, ", "))
@@ -126,7 +135,7 @@ func (p *program) showLeaving(how node.LeaveHow, there node.Leaving) (what strin
 	switch {
 	case there.Stranger:
 		return "", refusal(fmt.Sprintf("broker %d is no mirror node: correct node.id. Nothing has changed", there.NodeID))
-	case there.Registration == kraft.RegisteredAlive && !there.Resigned:
+	case there.Registration == kraft.RegisteredAlive:
 		return "", refusal(fmt.Sprintf("the process of broker %d is alive: end it first (SIGTERM, or systemctl stop kafka-mirror), wait for its session to end, and use leave again; "+
 			"leave --now takes its place away from it. Nothing has changed", there.NodeID))
 	case len(there.Partitions) > 0:
@@ -148,10 +157,19 @@ func (p *program) showLeaving(how node.LeaveHow, there node.Leaving) (what strin
 		return what + " and delete these topics for good", nil
 	}
 	if there.Registration == kraft.NotRegistered && len(there.Late()) == 0 {
-		fmt.Fprintln(p.out, "there is nothing to do")
+		fmt.Fprintln(p.out, "there is nothing to do; what stays are "+there.Stays())
 		return "", nil
 	}
 	return what, nil
+}
+
+// recordsOf opens the log of states and wishes.
+func recordsOf(ctx context.Context, file *node.File) (node.Records, error) {
+	records, err := file.Records(ctx)
+	if err != nil {
+		return nil, err // not records: a nil *Store in Records is not nil
+	}
+	return records, nil
 }
 
 // brokersOf is a client with the connection that a node's file has to the brokers.
@@ -179,7 +197,7 @@ func (p *program) agree(ctx context.Context, what string) error {
 	case p.yes:
 		return nil
 	case p.terminal == nil:
-		return usage("add --yes, because there is no terminal to ask at; nothing has changed")
+		return usage("add --destination-cluster-id ID and --yes, because there is no terminal to ask at; nothing has changed")
 	}
 	return p.ask(ctx, what)
 }

@@ -47,7 +47,14 @@ func TestRealKafkaGivingUpAndLeaving(t *testing.T) {
 		try(want, says, append(args, s.common...)...)
 	}
 	try(0, "not registered", "leave", "--config", file, "--report")
-	try(0, "there is nothing to do", "leave", "--config", file)
+	try(2, "needs --reason", "leave", "--config", file)
+	why := []string{"--reason", "drill"}
+	meant := append(why, "--destination-cluster-id", kafka.ID(), "--yes")
+	leave := func(want int, says string, args ...string) {
+		t.Helper()
+		try(want, says, append([]string{"leave", "--config", file}, args...)...)
+	}
+	leave(0, "there is nothing to do", why...)
 
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
@@ -64,11 +71,14 @@ func TestRealKafkaGivingUpAndLeaving(t *testing.T) {
 	})
 	verb(0, "a process runs it", "--create", "--mirror-config", writeFile(t, "dr.properties", "bootstrap.servers="+source), "--wait", "--timeout", "60s")
 	verb(0, "orders: MIRRORING", "--start", "--topics", "orders", "--wait", "--timeout", "60s")
-	try(1, "is alive: end it first", "leave", "--config", file, "--yes")
+	leave(1, "is alive: end it first", meant...)
 	try(1, "is alive", "give-up", "--config", file, "--mirror", "dr", "--dry-run")
-	try(2, "add --yes", "leave", "--config", file, "--now")
-	try(2, "correct the one that is wrong", "leave", "--config", file, "--now", "--yes", "--destination-cluster-id", sourceID)
-	try(0, "broker 9999 is unregistered", "leave", "--config", file, "--now", "--yes", "--destination-cluster-id", kafka.ID())
+	leave(2, "needs --reason", "--now", "--yes", "--destination-cluster-id", kafka.ID())
+	leave(2, "--yes needs --destination-cluster-id", append(why, "--now", "--yes")...)
+	leave(2, "add --destination-cluster-id ID and --yes", append(why, "--now")...)
+	leave(2, "correct the one that is wrong", append(why, "--now", "--yes", "--destination-cluster-id", sourceID)...)
+	leave(0, "broker 9999 is unregistered", append(meant, "--now")...)
+	verb(0, "leave now", "--history")
 	select {
 	case status := <-ended:
 		if status != 7 {
@@ -77,7 +87,7 @@ func TestRealKafkaGivingUpAndLeaving(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the node did not end")
 	}
-	try(1, "still has 1 partition", "leave", "--config", file, "--yes")
+	leave(1, "still has 1 partition", meant...)
 
 	try(1, "there is no mirror rd", "give-up", "--config", file, "--mirror", "rd", "--dry-run")
 	try(1, "topic ordres is not in mirror dr", "give-up", "--config", file, "--mirror", "dr", "--topics", "ordres", "--dry-run")
@@ -85,16 +95,17 @@ func TestRealKafkaGivingUpAndLeaving(t *testing.T) {
 	try(2, "add --plan", "give-up", "--config", file, "--mirror", "dr", "--reason", "the node is gone", "--yes")
 	try(1, "does not fit any more", "give-up", "--config", file, "--mirror", "dr", "--reason", "the node is gone", "--plan", "000000000000")
 	try(2, "correct the one that is wrong", "give-up", "--config", file, "--mirror", "dr", "--reason", "the node is gone", "--destination-cluster-id", sourceID, "--yes")
-	out := try(0, "would be elected", "give-up", "--config", file, "--mirror", "dr", "--dry-run")
+	out := try(0, "would be elected", "give-up", "--config", file, "--dry-run") // everything that the node led
 	_, plan, _ := strings.Cut(out, "\nplan ")
-	try(0, "leads it, the mirror ended at 3", "give-up", "--config", file, "--mirror", "dr", "--reason", "the node is gone", "--plan", strings.TrimSpace(plan), "--timeout", "60s")
+	try(0, "leads it, the mirror ended at 3", "give-up", "--config", file, "--reason", "the node is gone", "--plan", strings.TrimSpace(plan), "--timeout", "60s")
 	verb(0, "FAILED OVER: 1 topic", "--describe")
 	if at := kafka.Produce("orders", 0, "written here"); at < 3 {
 		t.Errorf("the first record of clients is at %d, and the copy had three", at)
 	}
 	verb(0, "orders: recorded", "--delete", "--reason", "drill", "--destination-cluster-id", kafka.ID(), "--yes")
-	try(2, "DELETED FOR GOOD: __mirror_control", "leave", "--config", file, "--purge")
-	try(0, "deleted: __mirror_control, __mirror_history", "leave", "--config", file, "--purge", "--yes")
+	leave(2, "DELETED FOR GOOD: __mirror_control", append(why, "--purge")...)
+	leave(2, "--yes needs --destination-cluster-id", append(why, "--purge", "--yes")...)
+	leave(0, "deleted: __mirror_control, __mirror_history", append(meant, "--purge")...)
 	if t.Failed() || testing.Verbose() {
 		t.Log(seen.String())
 	}
