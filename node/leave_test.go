@@ -85,3 +85,24 @@ func TestMeantCluster(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatStays: what a node leaves in its cluster is named; after a purge less of it.
+func TestWhatStays(t *testing.T) {
+	l := Leaving{How: LeavePurge, Done: true, Remains: kraft.Remains{NodeID: 9999, InternalTopics: []string{"__mirror_control", "__mirror_state"}, NextProducerID: 6000}}
+	for _, x := range []struct {
+		purged []string
+		says   string
+	}{
+		{nil, "what stays are states, wishes and history (__mirror_control, __mirror_state; a purge deletes them), and the next producer id 6000"},
+		{[]string{"__mirror_control"}, "what stays are states, wishes and history (__mirror_state; a purge deletes them), and"},
+		{l.InternalTopics, "what stays are no topics of states, wishes and history, and the next producer id 6000"},
+	} {
+		if l.Purged = x.purged; !strings.Contains(l.String(), x.says) {
+			t.Errorf("it does not say %q:\n%s", x.says, l)
+		}
+	}
+	report := Leaving{How: LeaveReport, Remains: l.Remains}
+	if text := report.String(); strings.Contains(text, "nothing in the cluster tells") || !strings.Contains(text, "what stays are states, wishes and history") {
+		t.Error(text)
+	}
+}

@@ -1,6 +1,7 @@
 package kraft
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -99,5 +100,23 @@ func TestStandbyLooksAgain(t *testing.T) {
 				t.Errorf("registered %d times, cordoned %v, %v", registered, d.membership.cordon, err)
 			}
 		})
+	}
+}
+
+// TestStandbyAsksWhenSomethingChanges: each refused registration is an error in the controllers' logs. While the other process lives and nothing changes, nobody asks.
+func TestStandbyAsksWhenSomethingChanges(t *testing.T) {
+	f := pretend(t)
+	f.broker(pretendedNode, 30, false)
+	f.seen()
+	f.d.cfg.SessionTimeout = 20 * time.Millisecond
+	long, stop := context.WithTimeout(t.Context(), 50*f.d.cfg.SessionTimeout)
+	defer stop()
+	if err := f.d.standBy(long, f.d.registration()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("in 50 sessions: %v, want that it still waits", err)
+	}
+	refused := f.d.registration()
+	f.broker(pretendedNode, 31, false)
+	if err := f.d.standBy(bounded(t), refused); err != nil {
+		t.Errorf("another registration: %v", err)
 	}
 }
