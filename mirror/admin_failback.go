@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
@@ -233,6 +234,56 @@ func (c *call) unanswered(q FailbackQuestion, trouble, end error) error {
 		}
 	}
 	return e
+}
+
+// KeptFailback returns the plan that AskFailback returned last, whoever has asked, if hash is its FailbackPlan.Hash: to be shown to a person, and carried out later. topics are what it has to be about, no
+// more and no fewer; none: every topic of the mirror is in it. Errors: InvalidRequest (it is another plan's hash, or one that is kept no more; it is about other topics), UnknownClusterMirror; the
+// Control's, that reports cannot be read among them.
+func (a *Admin) KeptFailback(ctx context.Context, hash string, topics []string) (FailbackPlan, error) {
+	c, err := a.begin(ctx, "look for a failback plan", false, Intent{}, topics)
+	if err == nil {
+		_, err = c.exists(&c.known)
+	}
+	if err != nil {
+		return FailbackPlan{}, err
+	}
+	if c.deaf != nil {
+		return FailbackPlan{}, a.controlFailed("reading the plan", c.deaf)
+	}
+	for _, answer := range c.reports.Answers {
+		if answer.Mirror != a.cfg.Mirror {
+			continue
+		}
+		if plan, err := answer.Plan(); err == nil && plan.Hash() == hash {
+			return plan, c.aboutThese(plan, topics)
+		}
+	}
+	return FailbackPlan{}, a.refuse(InvalidRequest, "", "plan %s is not kept: it is another one's, or somebody has planned since; make a dry run again. Nothing has changed", OneLine(hash))
+}
+
+// aboutThese refuses a plan for other topics than those that are named beside it.
+func (c *call) aboutThese(plan FailbackPlan, topics []string) error {
+	var planned []string // also those of which nothing is given up
+	for _, t := range plan.Topics {
+		planned = append(planned, t.Topic)
+	}
+	meant := topics
+	if len(topics) == 0 {
+		if meant = c.members(&c.known, nil); len(meant) == 0 {
+			return c.refuse(InvalidRequest, "", "no topic is in this mirror yet: name those that are to be brought back; nothing has changed")
+		}
+	}
+	for _, topic := range meant {
+		if !slices.Contains(planned, topic) {
+			return c.refuse(InvalidRequest, "", "plan %s is not about topic %s; make a dry run for it. Nothing has changed", plan.Hash(), topic)
+		}
+	}
+	for _, topic := range planned {
+		if len(topics) > 0 && !slices.Contains(topics, topic) {
+			return c.refuse(InvalidRequest, "", "plan %s is about topic %s too, which is not named; make a dry run without it, or name it. Nothing has changed", plan.Hash(), topic)
+		}
+	}
+	return nil
 }
 
 // Failback consents to a plan: it starts the plan's topics with consent to exactly the ranges that the plan names (Mirror.ExecuteFailback without the wait; Await waits). What has grown since is

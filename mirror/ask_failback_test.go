@@ -528,3 +528,107 @@ func TestWhoAskedTakesTheQuestionBack(t *testing.T) {
 		}
 	})
 }
+
+// The plan of a dry run is found again by its hash, for exactly the topics that it is about: a plan of some topics is none for all.
+func TestKeptFailback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		back := openBack(t, a, b)
+		defer back.close()
+		admin := onlyHere(t, a)
+		plan, err := admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := func(hash string, topics []string, words string) {
+			t.Helper()
+			if _, err := admin.KeptFailback(t.Context(), hash, topics); !errors.Is(err, &mirror.Error{Code: mirror.InvalidRequest}) || !strings.Contains(err.Error(), words) {
+				t.Errorf("%s %v: %v", hash, topics, err)
+			}
+		}
+		kept := func(topics ...string) {
+			t.Helper()
+			if got, err := admin.KeptFailback(t.Context(), plan.Hash(), topics); err != nil || got.Hash() != plan.Hash() {
+				t.Errorf("%v: %v", topics, err)
+			}
+		}
+		kept("t")
+		refused(plan.Hash(), []string{"t", "u"}, "is not about topic u")
+		refused(plan.Hash(), []string{"u"}, "is not about topic u")
+		refused("0000", []string{"t"}, "plan 0000 is not kept")
+		refused(plan.Hash(), nil, "no topic is in this mirror yet")
+		if _, err := admin.Start(t.Context(), []string{"t", "u"}, mirror.StartOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		refused(plan.Hash(), nil, "is not about topic u")
+		if plan, err = admin.AskFailback(bounded(t, time.Minute), []string{"t", "u"}, mirror.AskFailbackOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		kept()
+		refused(plan.Hash(), []string{"t"}, "is about topic u too")
+		other := onlyHere(t, a, func(c *mirror.AdminConfig) { c.Mirror = "other" })
+		if _, err := other.KeptFailback(t.Context(), plan.Hash(), nil); !errors.Is(err, &mirror.Error{Code: mirror.UnknownClusterMirror}) {
+			t.Errorf("no such mirror: %v", err)
+		}
+	})
+}
+
+// A mirror that was created just now is run when its process reports, and not before; a deleted one is gone when its states are.
+func TestAwaitRunAndAwaitDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := failedOver(t)
+		admin := onlyHere(t, a)
+		if _, err := admin.AwaitRun(bounded(t, time.Minute), nil); !errors.Is(err, &mirror.Error{Code: mirror.UnknownClusterMirror}) {
+			t.Errorf("no such mirror: %v", err)
+		}
+		if _, err := admin.Create(t.Context(), mirror.Settings{"bootstrap.servers": "b:9092"}, mirror.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var told []bool
+		d, err := admin.AwaitRun(bounded(t, time.Minute), func(d mirror.Description) { told = append(told, d.Alive) })
+		if !errors.Is(err, context.DeadlineExceeded) || d.Alive || d.Mirror != "back" || len(told) != 1 {
+			t.Errorf("%v: told %v", err, told)
+		}
+		time.AfterFunc(20*time.Second, func() {
+			process, err := a.Control().OpenReporter(t.Context(), "o")
+			if err == nil {
+				err = process.Report(t.Context(), mirror.NodeReport{Owner: "o", Mirror: "back", Host: "h", Seen: time.Now()}, nil)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		told = nil
+		if d, err = admin.AwaitRun(bounded(t, time.Minute), func(d mirror.Description) { told = append(told, d.Alive) }); err != nil || !d.Alive || len(told) != 2 || !told[1] {
+			t.Errorf("%v: told %v", err, told)
+		}
+
+		back := openBack(t, a, b)
+		defer back.close()
+		plan, err := admin.AskFailback(bounded(t, time.Minute), []string{"t"}, mirror.AskFailbackOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Failback(t.Context(), plan, mirror.ConsentOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		back.untilInStep()
+		if _, err := admin.Stop(t.Context(), []string{"t"}, mirror.StopOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Await(bounded(t, time.Minute), mirror.AwaitOptions{Until: mirror.ReachedStopped}, nil); err != nil {
+			t.Fatal(err)
+		}
+		var left []int
+		note := func(n int) { left = append(left, n) }
+		if err := admin.AwaitDeleted(bounded(t, 5*time.Second), false, note); !errors.Is(err, context.DeadlineExceeded) || len(left) != 1 || left[0] == 0 || !strings.Contains(err.Error(), "1 state still kept") {
+			t.Errorf("%v: %v", left, err)
+		}
+		if _, err := admin.Delete(t.Context(), mirror.DeleteOptions{Purge: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.AwaitDeleted(bounded(t, time.Minute), true, note); err != nil || left[len(left)-1] != 0 {
+			t.Errorf("%v: %v", left, err)
+		}
+	})
+}

@@ -129,6 +129,11 @@ func (b before) nobody() string {
 	return fmt.Sprintf("NO PROCESS runs this mirror (last word %s ago)", strings.TrimSuffix(b.Taken.Sub(last).Round(time.Minute).String(), "0s"))
 }
 
+// never says that no process has reported the mirror since it was created, as far as is known.
+func (b before) never() bool {
+	return !strings.Contains(b.Head, "REPORTS CANNOT BE READ") && !slices.ContainsFunc(b.Nodes, func(n mirror.DescribedNode) bool { return !n.Seen.Before(b.Created) })
+}
+
 // names are the first few of several names.
 func names(all []string) string {
 	const most = 3

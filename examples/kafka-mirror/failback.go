@@ -5,22 +5,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
+	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
 // failback gives up what this cluster has and the cluster that took over does not, and makes this cluster the copy. Only a process that runs the mirror can compare the two, so it is asked
 // for the plan; what it answers is shown, consented to, and recorded.
-func (p *program) failback(ctx context.Context, a *mirror.Admin, state mirror.ControlState) error {
+func (p *program) failback(ctx context.Context, a *mirror.Admin) error {
 	if p.reason == "" && !p.dryRun {
 		return usage("--failback needs --reason TEXT, for the history; with --dry-run it shows the plan without one. Nothing has changed")
 	}
 	bounded, stop := context.WithTimeout(ctx, p.timeout)
 	d, err := a.Describe(bounded)
 	if err == nil && p.pattern != "" {
-		p.topics, err = p.candidates(bounded, state)
+		p.topics, err = p.matching(bounded, a, true)
 	}
 	stop()
 	if err != nil {
@@ -73,14 +72,20 @@ func (l plannedTopics) Topic(_ context.Context, name string) (mirror.Topic, erro
 // failbackPlan is the plan of an earlier dry run, which the mirror's process has kept, or a new one.
 func (p *program) failbackPlan(ctx context.Context, a *mirror.Admin, d mirror.Description) (mirror.FailbackPlan, error) {
 	if p.plan != "" {
-		return p.keptPlan(ctx)
-	}
-	if !d.Alive {
-		return mirror.FailbackPlan{}, &unansweredError{before{true, d}.nobody()}
+		bounded, stop := context.WithTimeout(ctx, p.timeout)
+		defer stop()
+		return a.KeptFailback(bounded, p.plan, split(p.topics))
 	}
 	bound := mirror.QuestionLife // logs are read
 	if p.timeoutGiven {
 		bound = max(p.timeout, p.waits)
+	}
+	d, err := p.runs(ctx, a, d, bound)
+	if err != nil {
+		return mirror.FailbackPlan{}, err
+	}
+	if !d.Alive {
+		return mirror.FailbackPlan{}, &unansweredError{before{true, d}.nobody()}
 	}
 	fmt.Fprintln(p.complaints, "the process that runs the mirror compares both clusters …")
 	bounded, stop := context.WithTimeout(ctx, bound)
@@ -88,75 +93,25 @@ func (p *program) failbackPlan(ctx context.Context, a *mirror.Admin, d mirror.De
 	return a.AskFailback(bounded, split(p.topics), mirror.AskFailbackOptions{Intent: mirror.Intent{Reason: p.reason, SourceClusterID: p.sourceID, DestinationClusterID: p.destinationID}})
 }
 
-// keptPlan is the last answer of a process of the mirror, if that is the plan that is meant.
-func (p *program) keptPlan(ctx context.Context) (mirror.FailbackPlan, error) {
-	bounded, stop := context.WithTimeout(ctx, p.timeout)
+// firstReport is how long a mirror that was created just now may be without a report: a process takes it up within seconds.
+const firstReport = time.Minute
+
+// runs says whether a process runs the mirror. A new one that none has reported yet is waited for.
+func (p *program) runs(ctx context.Context, a *mirror.Admin, d mirror.Description, bound time.Duration) (mirror.Description, error) {
+	left := time.Until(d.Created.Add(firstReport))
+	if d.Alive || left <= 0 || !(before{true, d}).never() {
+		return d, nil
+	}
+	bounded, stop := context.WithTimeout(ctx, min(bound, left, firstReport))
 	defer stop()
-	reports, err := mirror.NewControl(p.place.records).Reports(bounded)
-	if err != nil {
-		return mirror.FailbackPlan{}, err
+	now, err := a.AwaitRun(bounded, nil)
+	if err != nil && bounded.Err() == nil || ctx.Err() != nil {
+		return d, err
 	}
-	for _, answer := range reports.Answers {
-		if answer.Mirror != p.mirror {
-			continue
-		}
-		if plan, err := answer.Plan(); err == nil && plan.Hash() == p.plan {
-			if err := p.samePlan(plan); err != nil {
-				return mirror.FailbackPlan{}, err
-			}
-			return plan, nil
-		}
+	if now.Alive {
+		return now, nil
 	}
-	return mirror.FailbackPlan{}, usage("plan %s is not kept: it is another one's, or somebody has planned since; make a dry run again. Nothing has changed", p.plan)
-}
-
-// samePlan refuses a plan for other topics than those that are named beside it.
-func (p *program) samePlan(plan mirror.FailbackPlan) error {
-	var planned []string
-	for _, t := range plan.Topics {
-		planned = append(planned, t.Topic)
-	}
-	for _, topic := range split(p.topics) {
-		if !slices.Contains(planned, topic) {
-			return usage("plan %s is not about topic %s; make a dry run for it. Nothing has changed", p.plan, topic)
-		}
-	}
-	for _, topic := range planned {
-		if !p.allTopics && !slices.Contains(split(p.topics), topic) {
-			return usage("plan %s is about topic %s too, which is not named; make a dry run without it, or name it. Nothing has changed", p.plan, topic)
-		}
-	}
-	return nil
-}
-
-// candidates are the topics that the pattern finds: those of the mirror, and those of the cluster itself, which no mirror has yet in a first failback. A list with commas.
-func (p *program) candidates(ctx context.Context, state mirror.ControlState) (string, error) {
-	filter, err := mirror.NewFilter([]string{p.pattern}, nil)
-	if err != nil {
-		return "", usage("--topics-pattern: %v", err)
-	}
-	var found []string
-	for _, w := range state.Topics {
-		if owner, _, err := w.Wish(); err == nil && owner == p.mirror && filter.Includes(w.Topic) {
-			found = append(found, w.Topic)
-		}
-	}
-	if p.place.admin != nil {
-		topics, err := p.place.admin.ListTopics(ctx) // without internal ones
-		if err != nil {
-			return "", err
-		}
-		for _, t := range topics.Sorted() {
-			if _, wanted := state.Topic(t.Topic); !wanted && filter.Includes(t.Topic) && !strings.HasPrefix(t.Topic, "__") {
-				found = append(found, t.Topic)
-			}
-		}
-	}
-	if len(found) == 0 {
-		return "", usage("--topics-pattern %s finds no topic; name them with --topics", p.pattern)
-	}
-	slices.Sort(found)
-	return strings.Join(found, ","), nil
+	return d, nil
 }
 
 // keeper is who keeps what is dropped.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/filestore"
@@ -32,7 +34,7 @@ func TestFailback(t *testing.T) {
 	s := &session{t: t, common: []string{"--store", dir, "--mirror", "dr"}, shown: strings.NewReplacer(source, "primary:9092", dir, "/var/lib/mirror", config, "dr.properties", host, "host-1")}
 	s.run("--failback", "--topics", "orders", "--dry-run")
 	s.run("--create", "--mirror-config", config)
-	s.run("--failback", "--topics", "orders", "--dry-run")
+	s.run("--failback", "--topics", "orders", "--dry-run", "--timeout", "1s")
 
 	memory := memlog.New(memlog.Config{ClusterID: standbyID})
 	t.Cleanup(func() { memory.Close() })
@@ -60,6 +62,7 @@ func TestFailback(t *testing.T) {
 	s.run("--failback", "--topics", "orders", "--plan", plan[1], "--reason", "the primary is back", "--destination-cluster-id", sourceID)
 	s.run("--failback", "--topics", "orders", "--plan", "00000000", "--reason", "the primary is back")
 	s.run("--failback", "--topics", "orders,others", "--plan", plan[1], "--reason", "the primary is back")
+	s.run("--failback", "--all-topics", "--plan", plan[1], "--reason", "the primary is back")
 	s.run("--failback", "--topics", "orders", "--reason", "the primary is back")
 	_, out = s.run("--failback", "--topics", "orders", "--dry-run")
 	s.run("--failback", "--topics", "orders", "--plan", failbackHash.FindStringSubmatch(out)[1], "--reason", "the primary is back")
@@ -78,5 +81,40 @@ func TestFailback(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(out), &document); err != nil || len(document.FailbackPlan.Topics) != 1 || document.FailbackPlan.Dropped != 0 || document.Plan != document.FailbackPlan.Hash() {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestFailbackWaitsForTheFirstReport: a mirror that was created just now is taken up by its process within seconds, and the verb does not say meanwhile that nobody runs it.
+func TestFailbackWaitsForTheFirstReport(t *testing.T) {
+	t.Parallel()
+	source := startSource(t, "orders").ListenAddrs()[0]
+	dir := filepath.Join(t.TempDir(), "states")
+	common := []string{"--store", dir, "--mirror", "dr"}
+	if status, _, complaints := command(t, append(common, "--create", "--mirror-config", writeFile(t, "dr.properties", "bootstrap.servers="+source))...); status != 0 {
+		t.Fatal(complaints)
+	}
+	memory := memlog.New(memlog.Config{ClusterID: standbyID})
+	t.Cleanup(func() { memory.Close() })
+	if _, err := memory.CreateLocalTopic(memlog.LocalTopic{Name: "orders", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	records, err := filestore.Open(dir, filestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { records.Close() })
+	asked := make(chan string, 1)
+	go func() {
+		status, out, complaints := command(t, append(common, "--failback", "--topics", "orders", "--dry-run")...)
+		asked <- fmt.Sprintf("exit status %d\n%s%s", status, out, complaints)
+	}()
+	select {
+	case got := <-asked:
+		t.Fatalf("it did not wait: %s", got)
+	case <-time.After(time.Second): // it had to look by now; later is as well
+	}
+	startMirrorInto(t, records, memory, mirror.Discard, 0)
+	if got := <-asked; !strings.HasPrefix(got, "exit status 0\n") || !strings.Contains(got, "orders: would be recorded") {
+		t.Error(got)
 	}
 }

@@ -111,6 +111,11 @@ func (c cluster) ClusterID(ctx context.Context) (string, error) {
 	return m.Cluster, err
 }
 
+func (c cluster) TopicNames(ctx context.Context) ([]string, error) {
+	topics, err := c.admin.ListTopics(ctx) // without internal ones
+	return topics.Names(), err
+}
+
 func (c cluster) Topic(ctx context.Context, name string) (mirror.Topic, error) {
 	all, err := c.admin.ListTopicsWithInternal(ctx, name)
 	if errors.Is(err, kerr.TopicAuthorizationFailed) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
@@ -102,7 +103,7 @@ func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
 		return err
 	}
 	if p.verb == "failback" {
-		return p.failback(ctx, a, state)
+		return p.failback(ctx, a)
 	}
 	topics, all := split(p.topics), p.allTopics
 	var patterns []string
@@ -121,9 +122,11 @@ func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
 		}, true)
 	}
 	if p.pattern != "" { // the others have no patterns in the library: they are about topics that are in the mirror now
-		if topics, err = p.members(state); err != nil {
+		found, err := p.matching(bounded, a, false)
+		if err != nil {
 			return err
 		}
+		topics = split(found)
 	}
 	return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
 		switch p.verb {
@@ -144,21 +147,18 @@ func (p *program) mayAdopt(s mirror.ControlState, topics []string) bool {
 	})
 }
 
-// members are the mirror's topics that the pattern finds.
-func (p *program) members(s mirror.ControlState) (topics []string, err error) {
-	filter, err := mirror.NewFilter([]string{p.pattern}, nil)
-	if err != nil {
-		return nil, usage("--topics-pattern: %v", err)
+// matching are the topics that the pattern finds: those of the mirror, and with unmirrored also those of the cluster itself, which no mirror has yet in a first failback. A list with commas.
+func (p *program) matching(ctx context.Context, a *mirror.Admin, unmirrored bool) (string, error) {
+	topics, err := a.MatchTopics(ctx, p.pattern, unmirrored)
+	switch {
+	case errors.Is(err, &mirror.Error{Code: mirror.InvalidRegularExpression}):
+		return "", usage("--topics-pattern: %v", errors.Unwrap(err))
+	case err == nil && len(topics) == 0 && unmirrored:
+		return "", usage("--topics-pattern %s finds no topic; name them with --topics", p.pattern)
+	case err == nil && len(topics) == 0:
+		return "", usage("--topics-pattern %s finds no topic of mirror %s; --describe shows them", p.pattern, p.mirror)
 	}
-	for _, w := range s.Topics {
-		if owner, _, err := w.Wish(); err == nil && owner == p.mirror && filter.Includes(w.Topic) {
-			topics = append(topics, w.Topic)
-		}
-	}
-	if len(topics) == 0 {
-		return nil, usage("--topics-pattern %s finds no topic of mirror %s; --describe shows them", p.pattern, p.mirror)
-	}
-	return topics, nil
+	return strings.Join(topics, ","), err
 }
 
 // record does a verb. One that opens, discards or deletes is shown first, and needs consent to what was shown.

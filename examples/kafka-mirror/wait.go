@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -76,7 +75,7 @@ func (p *program) await(ctx context.Context, a *mirror.Admin, r mirror.Result) e
 		err = p.untilRun(bounded, a)
 	case p.verb == "delete":
 		p.waited.For = "states taken out"
-		err = p.untilGone(bounded)
+		err = p.untilGone(bounded, a)
 	case len(topics) == 0:
 		p.waited.For = until[p.verb].String()
 	default:
@@ -203,30 +202,10 @@ func inStates(partitions []mirror.DescribedPartition) string {
 	return strings.Join(words, ", ")
 }
 
-// look asks every second until it is said to be done.
-func look(ctx context.Context, done func() (bool, error)) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		if ok, err := done(); ok || err != nil && ctx.Err() == nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-}
-
 // untilRun waits until a process runs a mirror that was just created.
 func (p *program) untilRun(ctx context.Context, a *mirror.Admin) error {
 	to, began, last := p.progressTo(), time.Now(), ""
-	err := look(ctx, func() (bool, error) {
-		d, err := a.Describe(ctx)
-		if err != nil {
-			return false, err
-		}
+	_, err := a.AwaitRun(ctx, func(d mirror.Description) {
 		now := before{true, d}.nobody()
 		if d.Alive {
 			now = "a process runs it: " + d.Nodes[slices.IndexFunc(d.Nodes, func(n mirror.DescribedNode) bool { return !n.Silent && !n.ClockAhead })].Owner
@@ -235,35 +214,14 @@ func (p *program) untilRun(ctx context.Context, a *mirror.Admin) error {
 			last = now
 			fmt.Fprintf(to, "%6s  %s\n", time.Since(began).Round(time.Second), mirror.OneLine(now))
 		}
-		return d.Alive, nil
 	})
-	if err != nil {
-		return fmt.Errorf("mirror %s: %s: %w", p.mirror, last, err)
-	}
-	return nil
+	return err
 }
 
 // untilGone waits until the process that has them has taken out the states of a mirror that was deleted.
-func (p *program) untilGone(ctx context.Context) error {
-	states, to, began, last := keyedlog.NewStateStore(p.place.records), p.progressTo(), time.Now(), -1
-	err := look(ctx, func() (bool, error) {
-		left := 0
-		if err := states.Load(ctx, func(e statemachine.Entry) error {
-			if e.Key.Mirror == p.mirror && (e.State.State != statemachine.Unknown || p.purge && e.LME != nil) {
-				left++
-			}
-			return nil
-		}); err != nil {
-			return false, err
-		}
-		if left != last {
-			last = left
-			fmt.Fprintf(to, "%6s  states that are still kept: %d\n", time.Since(began).Round(time.Second), left)
-		}
-		return left == 0, nil
+func (p *program) untilGone(ctx context.Context, a *mirror.Admin) error {
+	to, began := p.progressTo(), time.Now()
+	return a.AwaitDeleted(ctx, p.purge, func(left int) {
+		fmt.Fprintf(to, "%6s  states that are still kept: %d\n", time.Since(began).Round(time.Second), left)
 	})
-	if err != nil {
-		return fmt.Errorf("mirror %s: %s: %w", p.mirror, counted(last, "state")+" still kept by the process that has them", err)
-	}
-	return nil
 }
