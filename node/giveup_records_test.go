@@ -1,10 +1,12 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
@@ -198,5 +200,24 @@ func TestGiveUpSaysWhatIsRecorded(t *testing.T) {
 	plan.Partitions[1].Opened = true
 	if err := plan.notOpened(); err != nil {
 		t.Errorf("all is open: %v", err)
+	}
+}
+
+// TestGiveUpRecordsNothingBeforeItLooked: where nothing can be opened, as the cluster cannot be looked at or the node lives, nothing is wanted stopped.
+func TestGiveUpRecordsNothingBeforeItLooked(t *testing.T) {
+	g, plan := givesUp(t, "orders")
+	g.cfg.Kraft = kraft.Config{NodeID: 9999, Controllers: []string{"127.0.0.1:1"}, Remember: keyedlog.NewMemory()}
+	ctx, stop := context.WithTimeout(t.Context(), 600*time.Millisecond)
+	defer stop()
+	done, err := g.do(ctx, plan)
+	if err == nil || done.Wanted != nil || strings.Contains(err.Error(), "wanted stopped") {
+		t.Errorf("%+v, %v", done.Wanted, err)
+	}
+	state, err := g.control.Read(t.Context())
+	if w, _ := state.Topic("orders"); err != nil || w.MirrorName != "dr" {
+		t.Errorf("%+v is wanted, %v", w, err)
+	}
+	if history, err := g.control.History(t.Context()); err != nil || len(history) != 0 {
+		t.Errorf("%+v, %v", history, err)
 	}
 }

@@ -119,7 +119,7 @@ func (p *program) leave(ctx context.Context, args []string) error {
 func (p *program) showLeaving(how node.LeaveHow, there node.Leaving) (what string, err error) {
 	cluster := there.ClusterID
 	if cluster == "" {
-		cluster = "(no broker tells its id)"
+		cluster = "(nobody tells its id)"
 	}
 	if how == node.LeaveNow {
 		fmt.Fprint(p.out, there.IfUnregistered())
@@ -127,7 +127,7 @@ func (p *program) showLeaving(how node.LeaveHow, there node.Leaving) (what strin
 			return "", nil
 		}
 		if there.ClusterID == "" && p.destinationID == "" {
-			return "", usage("add --destination-cluster-id ID: no broker is alive that could tell which cluster this is. Nothing has changed")
+			return "", usage("add --destination-cluster-id ID: the controllers do not tell which cluster this is. Nothing has changed")
 		}
 		return fmt.Sprintf("Unregister broker %d of cluster %s now", there.NodeID, cluster), nil
 	}
