@@ -216,7 +216,8 @@ Exit status:
   0  everything that was asked for is recorded, or was so already; with --dry-run: would be
   1  refused as things stand: some topics, or the whole request; other topics of the request are recorded. --preflight: something blocks. --wait: it does not come by itself
   2  the request, a file or a right has to be changed; nothing has changed
-  3  the desired state cannot be reached or read, or it is not known whether the request was recorded
+  3  the desired state cannot be reached or read, or it is not known whether the request was recorded. run: also what the next start may not meet, as a file that is not
+     there or must not be read just now, and users that the brokers do not know yet
   4  --wait: not reached in time; what is recorded stays
   5  --describe: a mirror is not protected, because how far its copy is cannot be known
   6  --describe: a mirror is partially failed over

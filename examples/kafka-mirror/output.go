@@ -41,6 +41,8 @@ func exitStatus(err error) int {
 		return ended.status
 	case errors.Is(err, node.ErrThrownOut):
 		return 7
+	case errors.As(err, new(*passingError)):
+		return 3
 	case errors.As(err, new(*node.FileError)):
 		return 2
 	case errors.As(err, new(*shownError)), errors.Is(err, errDeclined), errors.As(err, new(refusal)), errors.Is(err, node.ErrStays):

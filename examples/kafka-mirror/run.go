@@ -2,15 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/clustermirror/clustermirror/node"
 )
@@ -40,8 +45,30 @@ func (p *program) nodeFile(f *flag.FlagSet, args []string) (*node.File, error) {
 // preflightBound is the longest look at a cluster before joining.
 const preflightBound = time.Minute
 
+// passingError ends a node, and the next process may not meet it: secrets are mounted anew just now, brokers that start do not know their users yet. It is 3 as an exit status, where the same in a verb is
+// 2, so that whoever keeps the node running starts it again.
+type passingError struct{ error }
+
+func (e *passingError) Unwrap() error { return e.error }
+
+// ofRun marks an error that may pass by itself. What is wrong in the node's file does not.
+func ofRun(err error) error {
+	passes := func(err error) bool {
+		return errors.Is(err, kerr.SaslAuthenticationFailed) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
+	}
+	var file *node.FileError
+	if errors.As(err, &file) && slices.ContainsFunc(file.Errs, func(err error) bool { return !passes(err) }) || !passes(err) {
+		return err
+	}
+	return &passingError{err}
+}
+
 // runNode is a mirror node until SIGTERM or SIGINT; SIGHUP re-reads the file.
 func (p *program) runNode(ctx context.Context, args []string) error {
+	return ofRun(p.runsNode(ctx, args))
+}
+
+func (p *program) runsNode(ctx context.Context, args []string) error {
 	hangUp := make(chan os.Signal, 1)
 	signal.Notify(hangUp, syscall.SIGHUP) // before anything else: it would end the process
 	defer signal.Stop(hangUp)

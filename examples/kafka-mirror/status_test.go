@@ -120,3 +120,36 @@ func TestNobodyIsNotSaidOfWhatIsNotKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestExitStatusOfRun: what the next start may not meet is 3, so that the node is started again; what is wrong in its file is 2.
+func TestExitStatusOfRun(t *testing.T) {
+	missing := &kafkaconfig.Error{Setting: "ssl.keystore.location", Err: fs.ErrNotExist}
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{kerr.SaslAuthenticationFailed, 3},
+		{fs.ErrPermission, 3},
+		{fs.ErrNotExist, 3},
+		{missing, 3},
+		{&node.FileError{Errs: []error{missing}}, 3},
+		{&node.FileError{Errs: []error{missing, errors.New("no such setting")}}, 2},
+		{&node.FileError{Errs: []error{errors.New("no such setting")}}, 2},
+		{&kafkaconfig.Error{Setting: "x"}, 2},
+		{usage("x"), 2},
+		{&kafkastore.AccessError{Resource: "topic", Err: kerr.TopicAuthorizationFailed}, 2},
+		{errors.Join(node.ErrThrownOut, fs.ErrNotExist), 7},
+		{errors.New("anything else"), 3},
+	} {
+		if got := exitStatus(ofRun(c.err)); got != c.want {
+			t.Errorf("%v: %d, want %d", c.err, got, c.want)
+		}
+	}
+	there := writeFile(t, "node.properties", "node.id=9001", "no.such.setting=1")
+	for path, want := range map[string]int{there: 2, there + ".not": 3} {
+		if got, out, complaints := command(t, "run", "--config", path); got != want || complaints == "" {
+			t.Errorf("%s: exit status %d, want %d\n%s%s", path, got, want, out, complaints)
+		}
+	}
+}
