@@ -28,13 +28,15 @@ type Collector struct {
 	look  func() Look
 	began time.Time
 
+	clients *clients
+
 	mu     sync.Mutex
 	counts counts
 }
 
 // New returns a Collector that asks look at each collection. look must return soon, and may be called at any time.
 func New(look func() Look) *Collector {
-	return &Collector{look: look, began: time.Now(), counts: newCounts()}
+	return &Collector{look: look, began: time.Now(), counts: newCounts(), clients: newClients()}
 }
 
 // Describe implements prometheus.Collector.
@@ -71,7 +73,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.mu.Lock()
 	counted := c.counts.series(names) // sent without the lock: whoever tells of an event does not wait for whoever reads
 	c.mu.Unlock()
-	for _, m := range counted {
+	for _, m := range append(counted, c.clients.series()...) {
 		to <- m
 	}
 }

@@ -73,6 +73,10 @@ func looks() map[string]*Collector {
 		p.Replicated, p.LagOffsets, p.LagTime = 490, 10, 1500*time.Millisecond
 		p.InFlight = make([]mirror.Transaction, 2)
 	}), copied("payments", 0, 7)))
+	inStep.ObserveClients(3)
+	inStep.ObserveClients(2)
+	inStep.ObserveRedirected(1)
+	inStep.ObserveRefused("memory")
 
 	sourceGone := running(in(mirror.Status{Metadata: followed()}, changed(copied("orders", 0, 1000), func(p *mirror.PartitionStatus) {
 		p.LagOffsets, p.LagTime, p.SourceSeen = mirror.Unknown, 5*time.Minute, now.Add(-5*time.Minute)

@@ -23,6 +23,8 @@ partition has 4. Up to 5 more are there of a partition that is FAILED, has lost 
 a mirror has about 35,100 with 5,000 partitions. Where that is too many, let Prometheus drop clustermirror_partition_.* (metric_relabel_configs): the alarms need none of them, people
 at a dashboard do.
 
+A node with a listener for clients has 10 more: client_connections, client_redirected_partitions_total, and client_connections_refused_total by reason. Others have none of them.
+
 # What is not here
 
 When a certificate or a token expires: no status says so. Whether the old source has come back after a failover, and whether somebody writes there: nothing looks at it then.

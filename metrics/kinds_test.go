@@ -50,6 +50,12 @@ func kraftKinds() (words []string) {
 	}
 }
 
+func TestReasonsOfRefusedClientsAreKraftsOwn(t *testing.T) {
+	if want := kraft.RefusalReasons(); !slices.Equal(refusalReasons, want) {
+		t.Errorf("the reasons are %q, kraft tells %q", refusalReasons, want)
+	}
+}
+
 func TestKindsOfTheDestinationAreKraftsOwn(t *testing.T) {
 	words := kraftKinds()
 	if len(words) < 11 {

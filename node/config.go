@@ -63,6 +63,18 @@ type Hooks struct {
 	StandingBy func(why string)
 	// Notice is told everything else: the kind of what happened, and the topic it is about, "" for none.
 	Notice func(kind, topic string)
+	// Clients is told what happens at a listener for clients, where the destination has one.
+	Clients ClientHooks
+}
+
+// ClientHooks are told of clients that read mirrored topics through this node. They may be called at any time and by any goroutine, and return at once.
+type ClientHooks struct {
+	// Connected is told how many there are: at the start, and after each change.
+	Connected func(n int)
+	// Redirected is told of each partition that one of them was sent on to a broker for.
+	Redirected func(broker int32)
+	// Refused is told why one was turned away, in a few fixed words (kraft.RefusalReasons).
+	Refused func(reason string)
 }
 
 // ErrThrownOut: somebody took this node's registration away. It does not come back by itself, and no supervisor should start it again.

@@ -38,6 +38,8 @@ const (
 	peersKey          = "mirror.peers"
 	untestedVersion   = "mirror.untested.version"
 	droppedKey        = "mirror.dropped.records"
+	mostClients       = "max.connections"
+	mostOfAddress     = "max.connections.per.ip"
 
 	listenerPrefix = "listener.name."
 )
@@ -65,6 +67,8 @@ var keys = []Key{
 	{mirrorNames, ".*", false, "Patterns (RE2, the whole name) of the mirrors that this node runs, separated by commas."},
 	{principals, "", false, "Principals under which the brokers connect, separated by semicolons: User:broker-1;User:broker-2. Needed unless their listener is PLAINTEXT."},
 	{httpListener, "", false, "host:port of /healthz, /readyz, /metrics and /status; empty: none."},
+	{mostClients, "4000", true, "How many clients may be connected to the listener for clients."},
+	{mostOfAddress, "half of max.connections", true, "How many of them may come from one IP address."},
 	{drainTimeout, "20000", false, "Longest wait for steps under way when the node is told to end, in milliseconds."},
 	{windowBytes, "67108864", false, "Recent batches that are kept in memory for the brokers, over all partitions."},
 	{peersKey, "", false, "Node ids of other mirror nodes in this cluster whose registration somebody took away, separated by commas."},

@@ -94,7 +94,8 @@ func (n *Node) Run(ctx context.Context) (err error) {
 			}
 			n.enter(StandingBy, why)
 		},
-		Notice: n.collector.ObserveDestination,
+		Notice:  n.collector.ObserveDestination,
+		Clients: ClientHooks{Connected: n.collector.ObserveClients, Redirected: n.collector.ObserveRedirected, Refused: n.collector.ObserveRefused},
 	})
 	if err != nil {
 		return unlessEnded(ctx, err)

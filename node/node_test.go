@@ -15,6 +15,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/kraft"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -106,6 +107,9 @@ func (c *cluster) run(t *testing.T, name string, change ...func(*Config)) *runni
 				}
 				hooks.StandingBy("")
 			}
+			hooks.Clients.Connected(4)
+			hooks.Clients.Redirected(1)
+			hooks.Clients.Refused(kraft.RefusalReasons()[0])
 			m := &membership{lent: lent{c.inMemory}, c: c}
 			r.mine <- m
 			return m, nil
@@ -373,6 +377,11 @@ func TestPages(t *testing.T) {
 		for path, says := range map[string]string{"/healthz": "alive", "/readyz": "ready", "/metrics": "clustermirror_node_ready", "/status": `"State": "running"`} {
 			if status, body := ask(path); status != http.StatusOK || !strings.Contains(body, says) {
 				t.Errorf("%s: %d %s", path, status, body)
+			}
+		}
+		for _, line := range []string{"connections 4", "redirected_partitions_total 1", `connections_refused_total{reason="too many connections"} 1`} {
+			if _, body := ask("/metrics"); !strings.Contains(body, "\nclustermirror_client_"+line+"\n") {
+				t.Errorf("what the listener for clients tells is not in the metrics: %s", line)
 			}
 		}
 		(<-r.mine).lose(errors.New("fenced since 03:12"))

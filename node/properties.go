@@ -247,6 +247,7 @@ func (f *File) Kraft() kraft.Config {
 func (f *File) join(ctx context.Context, records keyedlog.Log, hooks Hooks) (Destination, error) {
 	c := f.Kraft()
 	c.Remember = records
+	tellClients(c.Clients, hooks.Clients)
 	c.Notice = func(e kraft.Event) {
 		hooks.Notice(e.Kind.String(), e.Partition.Topic)
 		switch {
@@ -367,6 +368,7 @@ func parse(settings mirror.Settings) (*parsed, []error) {
 		no(heartbeat, fmt.Sprintf("is %d, and %s is %d: one late heartbeat would have this node fenced", k.HeartbeatInterval.Milliseconds(), session, k.SessionTimeout.Milliseconds()),
 			"make it less than half of that, which has to be as the controllers have it")
 	}
+	p.clients.most, p.clients.mostOfAddress = int(number(mostClients, 0, 1)), int(number(mostOfAddress, 0, 1))
 	p.drain = time.Duration(number(drainTimeout, 20_000, 1)) * time.Millisecond
 	for _, peer := range list(get(peersKey), ",") {
 		n, err := strconv.ParseInt(peer, 10, 32)

@@ -100,8 +100,24 @@ func TestListenerForClients(t *testing.T) {
 	if f, err = ReadFile(write(t, readable)); err != nil {
 		t.Fatal(err)
 	}
-	if c := f.Kraft().Clients; c == nil || c.Name != "CLIENT" || c.Listen != "0.0.0.0:9991" || c.Advertised != "mirror.example.com:9991" || c.Protocol != "PLAINTEXT" || c.TLS != nil || c.BrokerTLS != nil {
+	if c := f.Kraft().Clients; c == nil || c.Name != "CLIENT" || c.Listen != "0.0.0.0:9991" || c.Advertised != "mirror.example.com:9991" || c.Protocol != "PLAINTEXT" || c.TLS != nil || c.BrokerTLS != nil || c.MaxConnections != 0 || c.MaxConnectionsPerAddress != 0 {
 		t.Errorf("%+v", c)
+	}
+	if f, err = ReadFile(write(t, readable+"max.connections=100\nmax.connections.per.ip=10\n")); err != nil {
+		t.Fatal(err)
+	}
+	limited := f.Kraft().Clients
+	if limited.MaxConnections != 100 || limited.MaxConnectionsPerAddress != 10 {
+		t.Errorf("%+v", limited)
+	}
+	told := 0
+	tellClients(limited, ClientHooks{Connected: func(n int) { told += n }, Redirected: func(n int32) { told += 10 * int(n) }, Refused: func(string) { told += 100 }})
+	tellClients(nil, ClientHooks{})
+	limited.Observer.Connections(1)
+	limited.Observer.Redirected(1)
+	limited.Observer.Refused("memory")
+	if told != 111 {
+		t.Errorf("of what happens there %d was told", told)
 	}
 	if f, err = ReadFile(write(t, secure)); err != nil {
 		t.Fatal(err)
@@ -111,6 +127,7 @@ func TestListenerForClients(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		secure + "listener.name.client.ssl.client.auth=required\n":        "listener.name.client.ssl.client.auth: is required, and a client's certificate cannot be passed through to the brokers",
+		readable + "max.connections=none\n":                               "max.connections: is not a whole number",
 		strings.Replace(readable, "CLIENT", "CONTROLLER", 2):              "listeners: has the controllers' listener CONTROLLER",
 		strings.Replace(readable, ",CLIENT", ",A://:1,B://:2,CLIENT", 1):  "listeners: has two listeners for clients",
 		strings.Replace(readable, "CLIENT://mirror", "OTHER://mirror", 1): "advertised.listeners: has OTHER, which listeners does not have",

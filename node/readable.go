@@ -15,6 +15,7 @@ import (
 type clients struct {
 	name, listen, advertised string
 	server                   kafkaconfig.Server
+	most, mostOfAddress      int // connections, 0: kraft's defaults
 }
 
 // clientListener takes the listener that is not the brokers'.
@@ -27,7 +28,7 @@ func (p *parsed) clientListener(here, told map[string]string, no func(setting, p
 		case p.clients.name != "":
 			no(listenersKey, fmt.Sprintf("has two listeners for clients, %s and %s", p.clients.name, name), "take one of them out")
 		default:
-			p.clients = clients{name: name, listen: here[name], advertised: told[name]}
+			p.clients.name, p.clients.listen, p.clients.advertised = name, here[name], told[name]
 		}
 	}
 }
@@ -58,10 +59,17 @@ func (f *File) clientListener() *kraft.ClientListener {
 	if c.name == "" {
 		return nil
 	}
-	l := &kraft.ClientListener{Name: c.name, Listen: c.listen, Advertised: c.advertised, Protocol: p.protocols[c.name]}
+	l := &kraft.ClientListener{Name: c.name, Listen: c.listen, Advertised: c.advertised, Protocol: p.protocols[c.name], MaxConnections: c.most, MaxConnectionsPerAddress: c.mostOfAddress}
 	if c.server.TLS != nil {
 		l.TLS = func() (*tls.Config, error) { return f.now().clients.server.TLS() }
 		l.BrokerTLS = f.connections[c.name].TLS
 	}
 	return l
+}
+
+// tellClients has the hooks told what happens at the listener, if there is one.
+func tellClients(l *kraft.ClientListener, hooks ClientHooks) {
+	if l != nil {
+		l.Observer = kraft.ClientObserver{Connections: hooks.Connected, Redirected: hooks.Redirected, Refused: hooks.Refused}
+	}
 }
