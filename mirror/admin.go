@@ -73,6 +73,7 @@ type Admin struct {
 	borrowed Source // of an embedded one whose Source was given in Go; not closed
 	runs     bool   // the verbs of a Mirror that runs in this process
 	now      func() time.Time
+	pulses   *pulses
 }
 
 // NewAdmin returns the verbs of the mirror of that name; whether that mirror exists is seen by each verb. Errors: *Error with InvalidRequest for a name that
@@ -85,7 +86,7 @@ func NewAdmin(cfg AdminConfig) (*Admin, error) {
 		return nil, &Error{Code: InvalidRequest, Mirror: cfg.Mirror, Partition: -1, Message: "an Admin needs a Control and a StateReader"}
 	}
 	cfg.Operator = cfg.Operator.complete()
-	return &Admin{cfg: cfg, now: time.Now}, nil
+	return &Admin{cfg: cfg, now: time.Now, pulses: &pulses{}}, nil
 }
 
 // newAdmin returns the verbs of a Mirror with this Config; the name was checked.
@@ -95,7 +96,7 @@ func newAdmin(c *Config) *Admin {
 			Mirror: c.Name, Control: c.Control, States: c.Store, Destination: c.Destination, OpenSource: c.OpenSource, SourceClusterID: c.SourceClusterID,
 			Operator: Operator{}.complete(),
 		},
-		embedded: c.OpenSource == nil, borrowed: c.Source, runs: true, now: time.Now,
+		embedded: c.OpenSource == nil, borrowed: c.Source, runs: true, now: time.Now, pulses: &pulses{},
 	}
 }
 
@@ -133,7 +134,8 @@ type call struct {
 	known    ControlState // when the call began
 	settings Settings     // of the mirror as they are, or as Create gives them
 	reports  Reports
-	deaf     error // why the reports cannot be read, nil if they were
+	behind   map[string]time.Duration // by how much clocks of owners are behind the one here, where their reports were translated
+	deaf     error                    // why the reports cannot be read, nil if they were
 
 	stored []statemachine.Entry // of this mirror, where look has looked
 
@@ -169,7 +171,7 @@ func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Inte
 	if entry, ok := c.known.Mirror(a.cfg.Mirror); ok {
 		c.settings = entry.Settings
 	}
-	if c.reports, err = a.cfg.Control.Reports(ctx); err != nil {
+	if c.reports, c.behind, err = a.hear(ctx); err != nil {
 		if ctx.Err() != nil {
 			return c, fmt.Errorf("mirror %s: reading reports, nothing has changed: %w", a.cfg.Mirror, ctx.Err())
 		}

@@ -17,7 +17,15 @@ import (
 // Reached is what Admin.Await waits for, of every partition of the topics.
 type Reached uint8
 
-// What is waited for.
+// What is waited for. A recorded state outlives the process that recorded it, so only of STOPPED it is enough:
+//
+//   - ReachedStopped: the state store has every partition STOPPED. The log is open then, and stays open without a process.
+//   - ReachedMirroring, ReachedPaused: the state store and the process that reported the partition last, since it began to run, both say so, and that process has reported again since the
+//     wait began. MIRRORING is something that a process does; PAUSED is a place from which one goes on at once.
+//   - ReachedNotFailed: the same with any state but FAILED and UNKNOWN, and no request to recover is left that the process has not taken up.
+//
+// The wait begins behind what was recorded, so a report that is made since it began is made by a process that lives behind it, whatever its clock says. What is so already takes a heartbeat to be
+// believed, five seconds.
 const (
 	ReachedMirroring Reached = iota + 1 // MIRRORING
 	ReachedStopped                      // STOPPED: open for clients
@@ -139,9 +147,9 @@ const (
 	stuckAfter = 10 * time.Second
 )
 
-// Await waits until every partition of the topics has reached what is asked for, as Describe shows it, and returns the description that says so. It follows the desired state and the reports,
+// Await waits until every partition of the topics has reached what is asked for (Reached has the rules), and returns the description that says so. It follows the desired state and the reports,
 // and asks the destination only what Describe does. progress, if not nil, is called on the caller's goroutine with the first description and with each that says something else than the one before,
-// ages aside.
+// ages aside; not before it is known whether a process runs the mirror, which takes seven seconds where clocks differ or none does.
 // It ends early when that cannot come about by itself: a partition is FAILED for good (a consent is needed, or something has to be mended) though a process had ten seconds to act on
 // what is wanted, or something else is wanted of the topic. Errors: InvalidRequest (Until; no topic is in the mirror), UnknownClusterMirror, TopicNotInClusterMirror; *NotReachedError; the Control's.
 // The description is the last one also beside an error.
@@ -149,7 +157,7 @@ func (a *Admin) Await(ctx context.Context, o AwaitOptions, progress func(Descrip
 	if o.Until < ReachedMirroring || o.Until > ReachedNotFailed {
 		return Description{}, a.refuse(InvalidRequest, "", "there is no %s to wait for", o.Until)
 	}
-	w := waiting{Admin: a, o: o, stuck: map[TopicPartition]stuckSince{}}
+	w := waiting{Admin: a, o: o, began: a.now(), stuck: map[TopicPartition]stuckSince{}}
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	for {
@@ -174,7 +182,8 @@ func (a *Admin) Await(ctx context.Context, o AwaitOptions, progress func(Descrip
 // waiting is one Await.
 type waiting struct {
 	*Admin
-	o AwaitOptions
+	o     AwaitOptions
+	began time.Time
 
 	version int64
 	reports Reports
@@ -193,7 +202,7 @@ func (w *waiting) look(ctx context.Context, progress func(Description)) (done bo
 	s, err := w.cfg.Control.Read(ctx)
 	reports := Reports{}
 	if err == nil {
-		if reports, err = w.cfg.Control.Reports(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, keyedlog.ErrClosed) {
+		if reports, _, err = w.hear(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, keyedlog.ErrClosed) {
 			err = nil // Describe says that they cannot be read
 		}
 	}
@@ -204,12 +213,12 @@ func (w *waiting) look(ctx context.Context, progress func(Description)) (done bo
 	if s.Version == w.version && now.Sub(w.looked) < describeInterval && reflect.DeepEqual(reports, w.reports) {
 		return false, nil
 	}
-	d, err := w.Describe(ctx)
+	d, err := w.describe(ctx, false)
 	if err != nil {
 		return errorCode(err) != OK, err
 	}
 	w.version, w.reports, w.looked, w.last, w.wishes = s.Version, reports, now, d, s
-	if words := d.words(); progress != nil && !slices.Equal(words, w.told) {
+	if words := d.words(); !d.unwatched && progress != nil && !slices.Equal(words, w.told) {
 		w.told = words
 		progress(d)
 	}
@@ -259,6 +268,9 @@ func (w *waiting) unreached(topics []DescribedTopic) (all []Unreached) {
 			tp := TopicPartition{t.Topic, p.Partition}
 			if w.o.Until.by(p.State) {
 				delete(w.stuck, tp)
+				if why := w.unproved(t.Topic, &p); why != "" {
+					all = append(all, Unreached{Topic: t.Topic, Partition: p.Partition, State: p.State, Why: why})
+				}
 				continue
 			}
 			u := Unreached{Topic: t.Topic, Partition: p.Partition, State: p.State, Why: p.Reason, Stuck: w.isStuck(tp, &p)}
@@ -269,6 +281,24 @@ func (w *waiting) unreached(topics []DescribedTopic) (all []Unreached) {
 		}
 	}
 	return all
+}
+
+// unproved is why the state that a partition is shown in is not enough, "" if it is: the comment of Reached has the rules.
+func (w *waiting) unproved(topic string, p *DescribedPartition) string {
+	wish, _ := w.wishes.Topic(topic)
+	switch {
+	case !p.stored:
+		return "that was only reported, and the state store does not have it"
+	case w.o.Until == ReachedStopped:
+		return ""
+	case !w.pulses.since(p.Owner, w.began):
+		return "that was recorded, and no process has said since the wait began that it still is so"
+	case !w.o.Until.by(p.said):
+		return "that was recorded, and the process that runs now has not said so yet"
+	case w.o.Until == ReachedNotFailed && wish.Recover > 0:
+		return "the request to recover is not taken up yet"
+	}
+	return ""
 }
 
 // isStuck says that a partition stays FAILED though its process was heard of for long enough after that was seen first, and nobody has asked to try again.

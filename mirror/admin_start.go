@@ -294,27 +294,9 @@ func (c *call) warnUnattended(r *Result) {
 	if !waits || c.runs || c.deaf != nil {
 		return
 	}
-	var last *NodeReport
-	for i, n := range c.reports.Nodes {
-		if n.Mirror != c.cfg.Mirror {
-			continue
-		}
-		if n.alive(c.begun) {
-			return
-		}
-		if last == nil || n.Seen.After(last.Seen) {
-			last = &c.reports.Nodes[i]
-		}
+	if nobody := c.presence(&c.reports, c.deaf, c.begun).sentence(); nobody != "" {
+		r.Warnings = append(r.Warnings, nobody+": a stop is recorded, and nothing opens until one is started")
 	}
-	what := "NO PROCESS runs this mirror (none has ever reported)"
-	switch {
-	case last == nil:
-	case ahead(last.Seen, c.begun):
-		what = "WHETHER A PROCESS RUNS this mirror is not known (" + last.age(c.begun) + ")"
-	default:
-		what = "NO PROCESS runs this mirror (last word " + last.age(c.begun) + ")"
-	}
-	r.Warnings = append(r.Warnings, what+": a stop is recorded, and nothing opens until one is started")
 }
 
 // running are this mirror's topics of which ok says true, without those that are stopped.

@@ -18,7 +18,8 @@ func TestStopSaysThatNothingWillOpen(t *testing.T) {
 		warns string // "" if it must not
 	}{
 		"none ever":      {nil, "NO PROCESS runs this mirror (none has ever reported)" + recorded},
-		"it died":        {node(now.Add(-4*time.Minute - time.Second)), "NO PROCESS runs this mirror (last word 4m ago)" + recorded},
+		"it died":        {node(now.Add(-4*time.Minute - time.Second)), "NO PROCESS is known to run this mirror (last word 4m ago by its own clock)" + recorded},
+		"long ago":       {node(now.Add(-time.Hour - time.Second)), "NO PROCESS runs this mirror (last word 60m ago)" + recorded},
 		"it lives":       {node(now.Add(-time.Minute)), ""},
 		"a slow one":     {&NodeReport{Owner: "o", Mirror: "m", Seen: now.Add(-4 * time.Minute), Interval: 2 * time.Minute}, ""},
 		"another mirror": {&NodeReport{Owner: "o", Mirror: "other", Seen: now}, "NO PROCESS runs this mirror (none has ever reported)" + recorded},

@@ -15,37 +15,6 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// silentAfter is how long a process may be silent at least before it counts as not running.
-const silentAfter = 3 * reportInterval
-
-// clockLeeway is how far the clocks of two hosts may be apart before a report that is not due yet says that one of them is wrong.
-const clockLeeway = 5 * time.Second
-
-// interval is how often the process reports at least.
-func (n *NodeReport) interval() time.Duration { return cmp.Or(n.Interval, 30*time.Second) }
-
-// patience is how long the process may be silent before it counts as not running.
-func (n *NodeReport) patience() time.Duration { return max(silentAfter, 3*n.interval()) }
-
-// alive says that the process is not silent, and that its clock is not ahead.
-func (n *NodeReport) alive(now time.Time) bool {
-	return !ahead(n.Seen, now) && now.Sub(n.Seen) <= n.patience()
-}
-
-// name is what a person calls the process.
-func (n *NodeReport) name() string { return OneLine(cmp.Or(n.Node, n.Owner)) }
-
-// age says how long ago the process reported, or that nobody can know.
-func (n *NodeReport) age(now time.Time) string {
-	if ahead(n.Seen, now) {
-		return fmt.Sprintf("the clock of %s is %s ahead: its age is not known", cmp.Or(n.Host, n.name()), span(n.Seen.Sub(now)))
-	}
-	return age(now.Sub(n.Seen))
-}
-
-// ahead says that a moment is in the future, so that the clock that gave it, or the one here, is wrong.
-func ahead(moment, now time.Time) bool { return moment.Sub(now) > clockLeeway }
-
 // Description is how a mirror is, as far as its desired state, the state store and the reports of its processes say; they may be dead since. It is plain data. Numbers that
 // nobody knows are unknown, and what was only reported has a time.
 type Description struct {
@@ -70,13 +39,16 @@ type Description struct {
 	stopping   map[TopicPartition]bool      // the others of topics that are wanted stopped
 	copies     map[TopicPartition]metadatasync.Copy
 	deaf       bool // reports cannot be read: nothing is known of processes, which does not say that there are none
+	unwatched  bool // the silence of processes may be that of their clocks: they were not watched for long enough
 }
 
 // DescribedNode is one process that runs, or ran, the mirror.
 type DescribedNode struct {
 	NodeReport
-	Silent     bool // by its clock it was not heard of for fifteen seconds, or for three of its intervals where those are longer
+	Silent     bool // it was not heard of for fifteen seconds, or for three of its intervals where those are longer
 	ClockAhead bool // its report is of a moment that has not come yet here: it is not known whether it runs
+	// ClockBehind is by how much its clock is behind the one here, below 0 if it is ahead, where the process was heard of in spite of its clock: moments of its reports are by the clock here then.
+	ClockBehind time.Duration
 }
 
 // DescribedTopic is one topic of the mirror.
@@ -107,6 +79,8 @@ type DescribedPartition struct {
 	OpenFrom         Number
 	Owner            string // of the report
 	start            int64  // of the copy, as reported
+	stored           bool   // State is the state store's
+	said             string // the state that Owner reported since it began to run, "" if it did not
 }
 
 // Lag is how many offsets the copy was behind. AtLeast: more by now, nobody measures it.
@@ -126,11 +100,19 @@ func (l Lag) String() string {
 
 // Describe says how the mirror is. It asks the Control and the state store, and the destination only for its cluster id and for topics that no process has reported; no source,
 // and no process of the mirror has to be alive. A state store or destination that does not answer is a note, and so are reports that cannot be read; the head says that too.
+// Clocks of hosts differ: before it says that no process runs the mirror, it reads reports again for up to seven seconds, or half of what ctx leaves, and waits for nothing else. A process whose
+// reports move is alive. An Admin remembers what it has watched, so the next Describe does not wait again.
 // Errors: UnknownClusterMirror; the Control's; the context's end.
-func (a *Admin) Describe(ctx context.Context) (Description, error) {
+func (a *Admin) Describe(ctx context.Context) (Description, error) { return a.describe(ctx, true) }
+
+// describe is Describe; without patience it says of silent processes what is known at once.
+func (a *Admin) describe(ctx context.Context, patient bool) (Description, error) {
 	c, err := a.begin(ctx, "describe", true, Intent{})
 	if err != nil {
 		return Description{}, err
+	}
+	if _, there := c.known.Mirror(a.cfg.Mirror); patient && there {
+		c.listen(ctx)
 	}
 	entry, err := c.exists(&c.known)
 	if err != nil {
@@ -176,8 +158,24 @@ func (a *Admin) Describe(ctx context.Context) (Description, error) {
 		}
 		d.Notes = append(d.Notes, "the state store does not answer, so states are as they were reported: "+err.Error())
 	}
+	d.unwatched = c.presence(&c.reports, c.deaf, c.begun).unwatched
 	d.fill(&c.known, &c.reports, c.settings, topics, stored)
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		if n.ClockBehind = c.behind[n.Owner]; n.ClockBehind != 0 {
+			d.Notes = append(d.Notes, n.clockNote())
+		}
+	}
 	return d, nil
+}
+
+// clockNote says that a clock is wrong.
+func (n *DescribedNode) clockNote() string {
+	way, by := "behind", n.ClockBehind
+	if by < 0 {
+		way, by = "ahead of", -by
+	}
+	return fmt.Sprintf("the clock of %s is about %s %s the one here: set the one that is wrong, or what it says of ages misleads whoever does not look twice", cmp.Or(OneLine(n.Host), n.name()), span(by), way)
 }
 
 // plainReference is a reference in the value of a secret that may be shown: it says where the secret is. One with other characters may be a piece of the secret.
@@ -198,7 +196,7 @@ func (d *Description) fill(s *ControlState, reports *Reports, settings Settings,
 			continue
 		}
 		heard[n.Owner] = n
-		x := DescribedNode{n, d.Taken.Sub(n.Seen) > n.patience(), ahead(n.Seen, d.Taken)}
+		x := DescribedNode{NodeReport: n, Silent: d.Taken.Sub(n.Seen) > n.patience(), ClockAhead: ahead(n.Seen, d.Taken)}
 		d.Alive = d.Alive || !x.Silent && !x.ClockAhead
 		d.Nodes = append(d.Nodes, x)
 	}
@@ -256,6 +254,9 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 			if !r.SourceSeen.IsZero() {
 				x.SourceEnd, x.SourceSeen = KnownNumber(r.SourceEnd), r.SourceSeen
 			}
+			if node, ok := heard[r.Owner]; ok && !r.At.Before(node.Opened) {
+				x.said = x.State
+			}
 			// One that is live is reported again when something of it changes; up to when it holds its process says once for all of them.
 			if node, ok := heard[r.Owner]; ok && r.Live && !r.At.Before(node.Opened) {
 				live = true
@@ -268,6 +269,7 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 			}
 		}
 		if e, ok := stored[statemachine.Key{Mirror: d.Mirror, TopicID: topic.ID, Partition: x.Partition}]; ok {
+			x.stored = true
 			if state := e.State.State.String(); state != x.State || e.State.ErrorMessage != "" {
 				x.State, x.Reason = state, e.State.ErrorMessage
 			}
@@ -424,24 +426,19 @@ func (d *Description) trouble(topic string) string {
 }
 
 // unrun says that no process is heard of, "" if one is.
-func (d *Description) unrun() string {
-	var last *DescribedNode
-	for i, n := range d.Nodes {
-		if last == nil || n.Seen.After(last.Seen) {
-			last = &d.Nodes[i]
-		}
+func (d *Description) unrun() string { return d.presence().head() }
+
+// Nobody begins a sentence that no process is known to run the mirror, or that this is not known; "" if one is heard of.
+func (d Description) Nobody() string { return d.presence().sentence() }
+
+func (d *Description) presence() presence {
+	nodes := make([]NodeReport, 0, len(d.Nodes))
+	for _, n := range d.Nodes {
+		nodes = append(nodes, n.NodeReport)
 	}
-	switch {
-	case d.deaf:
-		return "REPORTS CANNOT BE READ"
-	case last == nil:
-		return "no process has reported yet"
-	case d.Alive:
-		return ""
-	case last.ClockAhead:
-		return "WHETHER A PROCESS RUNS IS NOT KNOWN: " + last.age(d.Taken)
-	}
-	return "NO PROCESS was heard of for " + span(d.Taken.Sub(last.Seen))
+	p := presenceOf(nodes, d.deaf, d.Taken)
+	p.unwatched = p.kind == unheardOf && d.unwatched
+	return p
 }
 
 // sourceless says that processes run which have asked the source, and that none of them gets an answer.
