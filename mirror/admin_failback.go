@@ -36,7 +36,7 @@ type NotAnsweredError struct {
 	Node        string        // of the process that was heard of last, its owner's name where it has none; "" if none ever was
 	Owner, Host string        // of the same
 	Version     string        // of the program that it runs, "" if it did not say
-	Heard       time.Time     // when that was, by its clock; zero: never
+	Heard       time.Time     // when that was, by its clock, or by the one here where its own misleads (Admin.Describe); zero: never
 	Ago         time.Duration // how long before this error; 0 where none was heard of or clocks differ
 	SourceError string
 	Err         error // why nobody waits any longer
@@ -152,7 +152,7 @@ func (c *call) answer(ctx context.Context, q FailbackQuestion) (FailbackPlan, er
 		s, err := c.cfg.Control.Read(ctx)
 		reports := Reports{}
 		if err == nil {
-			reports, err = c.cfg.Control.Reports(ctx)
+			reports, _, err = c.hear(ctx)
 		}
 		if errors.Is(err, ErrNewerRecord) || errors.Is(err, keyedlog.ErrDenied) {
 			return FailbackPlan{}, fmt.Errorf("mirror %s: the question is recorded, and its answer cannot be read: %w", q.Mirror, err)
@@ -222,16 +222,10 @@ func (c *call) unanswered(q FailbackQuestion, trouble, end error) error {
 	if !errors.Is(trouble, end) {
 		e.Err = fmt.Errorf("%w: %w", end, trouble)
 	}
-	for _, n := range c.reports.Nodes {
-		if n.Mirror != q.Mirror {
-			continue
-		}
-		alive := n.alive(now)
-		if e.Heard.IsZero() || alive && !e.Alive || alive == e.Alive && n.Seen.After(e.Heard) {
-			e.Node, e.Owner, e.Host, e.Heard, e.Ago, e.Alive, e.SourceError = n.name(), n.Owner, n.Host, n.Seen, max(0, now.Sub(n.Seen)), alive, OneLine(n.SourceError)
-			e.Version = n.Version
-			e.ClockAhead = ahead(n.Seen, now)
-		}
+	if p := c.presence(&c.reports, nil, now); p.last != nil {
+		n := p.last
+		e.Node, e.Owner, e.Host, e.Heard, e.Ago, e.Alive, e.SourceError = n.name(), n.Owner, n.Host, n.Seen, max(0, now.Sub(n.Seen)), p.kind == runs, OneLine(n.SourceError)
+		e.Version, e.ClockAhead = n.Version, p.kind == clockOff
 	}
 	return e
 }
