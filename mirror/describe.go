@@ -48,7 +48,7 @@ type DescribedNode struct {
 	Silent     bool // it was not heard of for fifteen seconds, or for three of its intervals where those are longer
 	ClockAhead bool // its report is of a moment that has not come yet here: it is not known whether it runs
 	// ClockBehind is by how much its clock is behind the one here, below 0 if it is ahead, where the process was heard of in spite of its clock: moments of its reports are by the clock here then.
-	ClockBehind time.Duration
+	ClockBehind time.Duration `json:",omitzero"`
 }
 
 // DescribedTopic is one topic of the mirror.

@@ -110,24 +110,7 @@ func unfinished(verb string, partitions []mirror.DescribedPartition) string {
 func (b before) unattended() string { return b.nobody() + ": what is recorded is done when one runs" }
 
 // nobody says that no process runs the mirror, as far as is known.
-func (b before) nobody() string {
-	if strings.Contains(b.Head, "REPORTS CANNOT BE READ") {
-		return "WHETHER A PROCESS RUNS this mirror is not known (reports cannot be read)"
-	}
-	last := time.Time{}
-	for _, n := range b.Nodes {
-		if n.ClockAhead {
-			return fmt.Sprintf("WHETHER A PROCESS RUNS this mirror is not known (the clock of %s is ahead)", cmp.Or(n.Host, n.Owner))
-		}
-		if n.Seen.After(last) {
-			last = n.Seen
-		}
-	}
-	if last.IsZero() {
-		return "NO PROCESS runs this mirror (none has ever reported)"
-	}
-	return fmt.Sprintf("NO PROCESS runs this mirror (last word %s ago)", strings.TrimSuffix(b.Taken.Sub(last).Round(time.Minute).String(), "0s"))
-}
+func (b before) nobody() string { return b.Nobody() }
 
 // never says that no process has reported the mirror since it was created, as far as is known.
 func (b before) never() bool {

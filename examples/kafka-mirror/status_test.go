@@ -106,14 +106,13 @@ func TestNobodysWordsMakeALine(t *testing.T) {
 	}
 }
 
-// TestNobodyIsNotSaidOfWhatIsNotKnown: that reports cannot be read, or that a clock is ahead, does not say that no process runs.
+// TestNobodyIsNotSaidOfWhatIsNotKnown: that a clock is ahead does not say that no process runs.
 func TestNobodyIsNotSaidOfWhatIsNotKnown(t *testing.T) {
 	now := time.Now()
 	for want, d := range map[string]mirror.Description{
-		"NO PROCESS runs this mirror (none has ever reported)":                             {Head: "MIRRORING: 1 topic"},
-		"NO PROCESS runs this mirror (last word 14m ago)":                                  {Taken: now, Nodes: []mirror.DescribedNode{{NodeReport: mirror.NodeReport{Seen: now.Add(-14 * time.Minute)}, Silent: true}}},
-		"WHETHER A PROCESS RUNS this mirror is not known (reports cannot be read)":         {Head: "WANTED: 1 topic; REPORTS CANNOT BE READ"},
-		"WHETHER A PROCESS RUNS this mirror is not known (the clock of mirror-1 is ahead)": {Taken: now, Nodes: []mirror.DescribedNode{{NodeReport: mirror.NodeReport{Owner: "mirror-1"}, ClockAhead: true}}},
+		"NO PROCESS runs this mirror (none has ever reported)":                                                       {Head: "MIRRORING: 1 topic"},
+		"NO PROCESS runs this mirror (last word 14m ago)":                                                            {Taken: now, Nodes: []mirror.DescribedNode{{NodeReport: mirror.NodeReport{Seen: now.Add(-14 * time.Minute)}, Silent: true}}},
+		"WHETHER A PROCESS RUNS this mirror is not known (the clock of mirror-1 is 14m ahead: its age is not known)": {Taken: now, Nodes: []mirror.DescribedNode{{NodeReport: mirror.NodeReport{Owner: "mirror-1", Seen: now.Add(14 * time.Minute)}, ClockAhead: true}}},
 	} {
 		if got := (before{true, d}).nobody(); got != want {
 			t.Errorf("%s\nwant %s", got, want)
