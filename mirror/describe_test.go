@@ -63,9 +63,17 @@ func describeWorld(t *testing.T, change ...func(s *ControlState)) (*adminWorld, 
 	return w, c
 }
 
+// watching is an Admin with a clock that stands still, which has watched the reports that there are for long enough.
+func watching(a *Admin) *Admin {
+	if r, err := a.cfg.Control.Reports(bg); err == nil {
+		a.pulses.take(a.processes(&r), planTime.Add(-secondLook-time.Second))
+	}
+	return a
+}
+
 func describe(t *testing.T, w *adminWorld, c Control, change ...func(*AdminConfig)) Description {
 	t.Helper()
-	d, err := w.adminOver(t, c, nil, change...).Describe(bg)
+	d, err := watching(w.adminOver(t, c, nil, change...)).Describe(bg)
 	if err != nil {
 		t.Fatal(err)
 	}
