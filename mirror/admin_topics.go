@@ -127,6 +127,7 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		}
 		c.warnUnattended(r)
 		out.notes = append(out.notes, c.openTransactions(r)...)
+		out.notes = append(out.notes, c.denials(s, r)...)
 		if len(names) == 0 {
 			out.notes = append(out.notes, "no topic of this mirror is to be stopped")
 		}
@@ -158,6 +159,17 @@ func (c *call) openTransactions(r *Result) (lines []string) {
 		lines = append(lines, fmt.Sprintf("and transactions of %d more partitions will be aborted", more))
 	}
 	return lines
+}
+
+// denials say which rules refuse clients of the topics that a result opens.
+func (c *call) denials(s *ControlState, r *Result) []string {
+	var topics []string
+	for _, t := range r.Topics {
+		if t.Err == nil && t.Opens {
+			topics = append(topics, t.Topic)
+		}
+	}
+	return denialNotes(s.denials(c.cfg.Mirror, topics))
 }
 
 // unopened are the topics that are stopped and of which a process reported a partition that is not STOPPED, and the state store does not say better. Only where there is such a report

@@ -227,6 +227,7 @@ func (d *Description) fill(s *ControlState, reports *Reports, settings Settings,
 		d.Topics = append(d.Topics, t)
 	}
 	d.fillGroups(s, reports)
+	d.Notes = append(d.Notes, denialNotes(s.denials(d.Mirror, s.stoppedNames(d.Mirror)))...)
 	d.verdict(settings)
 }
 

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/clustermirror/clustermirror/internal/metadatasync"
-	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // ruleSync gives the destination the access rules of the source that the mirror's filter names, and takes away only rules that it made (spec §6, decision 12, F-66).
@@ -126,7 +125,7 @@ func (y *ruleSync) look(ctx context.Context) (left found, err error) {
 		}
 	}
 	look := metadatasync.RulesLook[ACL]{Source: wanted, Destination: here, Memory: ours, Missed: missed}
-	if stopped := stoppedTopics(&state, y.m.cfg.Name); stopped > 0 { // what applications need there is not the source's to take away any more
+	if stopped := len(state.stoppedNames(y.m.cfg.Name)); stopped > 0 { // what applications need there is not the source's to take away any more
 		look.Keep = true
 		if kept := len(beyond(ours, wanted)); kept > 0 {
 			left["rules that the source has no more"] = fmt.Sprintf("%d are kept, because %d topics of the mirror are stopped and served here", kept, stopped)
@@ -148,16 +147,6 @@ func (y *ruleSync) look(ctx context.Context) (left found, err error) {
 		err = errors.Join(err, fmt.Errorf("remembering which access rules were made and removed: %w", unsaved))
 	}
 	return left, err
-}
-
-// stoppedTopics is how many topics of a mirror are wanted stopped.
-func stoppedTopics(s *ControlState, mirror string) (n int) {
-	for _, w := range s.Topics {
-		if of, want, err := w.Wish(); err == nil && of == mirror && want == statemachine.WantStopped {
-			n++
-		}
-	}
-	return n
 }
 
 // remembered are the rules that the mirror made. A record that cannot be read is of no rule that is removed.
