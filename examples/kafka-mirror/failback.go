@@ -134,7 +134,7 @@ func (p *program) showFailback(to io.Writer) {
 		fmt.Fprintf(to, "GIVEN UP HERE: %s in %s. Before they are cut, %s writes them to its folder (dropped, in mirror.node.folder), unless its file has mirror.dropped.records=discard\n",
 			counted(int(plan.Dropped), "offset"), counted(partitions, "partition"), p.keeper)
 	}
-	fmt.Fprintf(to, "\n%s", inOwnWords(plan.String()))
+	say(to, "\n", plan.String())
 }
 
 // counted is a number with its noun.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
@@ -41,10 +40,10 @@ func (p *program) groups(ctx context.Context, a *mirror.Admin) error {
 		return err
 	}
 	if !p.json {
-		_, err := fmt.Fprint(p.out, d.GroupTable())
-		return err
+		say(p.out, d.GroupTable())
+		return nil
 	}
-	shown := followed{MirrorName: d.Mirror, Taken: known(d.Taken), GroupsSeen: known(d.GroupsSeen), Groups: []followedGroup{}, Notes: append([]string{}, d.Notes...)}
+	shown := followed{MirrorName: d.Mirror, Taken: known(d.Taken), GroupsSeen: known(d.GroupsSeen), Groups: []followedGroup{}, Notes: said(d.Notes)}
 	stopped := map[mirror.TopicPartition]bool{}
 	for _, t := range d.Topics {
 		for _, q := range t.Partitions {
@@ -55,7 +54,7 @@ func (p *program) groups(ctx context.Context, a *mirror.Admin) error {
 		x := followedGroup{Group: g.Group, Kind: g.Kind.String(), Active: g.Active, Recorded: known(g.Seen), Partitions: []followedPartition{}}
 		for _, q := range g.Partitions {
 			x.Partitions = append(x.Partitions, followedPartition{
-				q.Topic, q.Partition, mirror.KnownNumber(q.Source), mirror.KnownNumber(q.Here), mirror.KnownNumber(q.Written), q.Behind(), q.Skips(), q.Skipped, stopped[q.TopicPartition],
+				q.Topic, q.Partition, mirror.KnownNumber(q.Source), mirror.KnownNumber(q.Here), mirror.KnownNumber(q.Written), q.Behind(), q.Skips(), inOwnWords(q.Skipped), stopped[q.TopicPartition],
 			})
 		}
 		shown.Groups = append(shown.Groups, x)

@@ -62,10 +62,12 @@ func exitStatus(err error) int {
 
 // inFlags are the library's names of what the operator has to do, and this program's.
 var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "--plan", "Intent.DestinationClusterID", "--destination-cluster-id", "(Partial)", "(--partial)",
-	"(Config.ReplicationFactor)", "in --command-config", "record it with AlterConfig,", "record it with --alter --mirror-config FILE,", "AlterConfig", "--alter", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
+	"(Config.ReplicationFactor)", "in --command-config", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
 	"Resume goes", "--resume goes", "Start begins it again", "--start begins it again (what clients wrote since the stop is given up only after consent: --failback)", "Start begins", "--start begins",
 	"Stop is accepted from every state", "try again when it is (--stop, which opens the topic for clients, is possible now)",
-	"the topic is in no mirror", "the topic is in no mirror: check the name, --describe shows those that are in one, --start adds one", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon")
+	"Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon",
+	"Mirror.PlanFailback compares it, or a start without consents, which then changes nothing", "a dry run of --failback compares it",
+	"Mirror.PlanFailback compares the logs, or a start without consents, which then changes nothing", "a dry run of --failback compares the logs")
 
 // plainer are what the library says of a topic, and what somebody at a terminal can do with.
 var plainer = []struct {
@@ -75,15 +77,33 @@ var plainer = []struct {
 	{regexp.MustCompile(`: no process has reported it: mirror: unknown topic "[^"]*"`), `: no process has taken it up; --describe says whether one runs`},
 	{regexp.MustCompile(`the destination could not look the topic up; try again when it answers: no right`), `the destination does not say whether it has the topic: no right`},
 	{regexp.MustCompile(`wait longer, or plan fewer topics at a time: .*context deadline exceeded$`), `wait longer (--timeout), or plan fewer topics at a time`},
+	{regexp.MustCompile(`record it with AlterConfig\b`), `record it with --alter --mirror-config FILE`},
+	{regexp.MustCompile(`\bAlterConfig\b`), `--alter`}, // AlterConfigs is Kafka's name of a right
+	{regexp.MustCompile(`the topic is in no mirror(: check the name, --describe shows those that are in one, --start adds one)?`),
+		`the topic is in no mirror: check the name, --describe shows those that are in one, --start adds one`},
 	{regexp.MustCompile(`the topic is wanted as \S+; Stop it first`), `the topic is not stopped; --stop it, and delete when it is STOPPED`},
 }
 
-// inOwnWords is a text of the library, for somebody who has only this command.
+// inOwnWords is a text of the library, for somebody who has only this command. Whatever is printed of the library's goes through it, in documents too; once more changes nothing.
 func inOwnWords(text string) string {
 	for _, x := range plainer {
 		text = x.said.ReplaceAllString(text, x.to)
 	}
 	return inFlags.Replace(text)
+}
+
+// say prints texts of the library.
+func say(to io.Writer, texts ...string) {
+	fmt.Fprint(to, inOwnWords(strings.Join(texts, "")))
+}
+
+// said are lines of the library for a document, where none is an empty list.
+func said(lines []string) []string {
+	own := make([]string, len(lines))
+	for i, line := range lines {
+		own[i] = inOwnWords(line)
+	}
+	return own
 }
 
 func oneLine(err error) string {
@@ -146,7 +166,7 @@ func (p *program) showPlan(ctx context.Context, r mirror.Result) {
 		fmt.Fprintln(to)
 		return
 	}
-	fmt.Fprint(to, inOwnWords(strings.Replace(r.String(), "\ndry run of "+r.Verb, "\nwhat will be done: "+r.Verb, 1))) // this is no dry run: only what comes first in it
+	say(to, strings.Replace(r.String(), "\ndry run of "+r.Verb, "\nwhat will be done: "+r.Verb, 1)) // this is no dry run: only what comes first in it
 	p.showPartitions(ctx, to, r)
 }
 
@@ -176,9 +196,9 @@ func (p *program) showPartitions(ctx context.Context, to io.Writer, r mirror.Res
 		fmt.Fprintln(to, "how far the copies are is not known: "+oneLine(err))
 		return
 	}
-	fmt.Fprint(to, "\n"+d.Partitions(topics...))
+	say(to, "\n", d.Partitions(topics...))
 	if groups := d.GroupsOf(topics...); groups != "" {
-		fmt.Fprint(to, "\n"+groups)
+		say(to, "\n", groups)
 	}
 	if !p.dryRun {
 		fmt.Fprintln(to) // what was done follows
@@ -196,10 +216,10 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	}
 	switch {
 	case p.json:
-		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Settings: r.Settings, Topics: []topicJSON{}, Plan: r.Plan, Warnings: append([]string{}, r.Warnings...),
-			Notes: append([]string{}, r.Notes...), GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Waited: p.waited, Error: wordsOf(whole)}
+		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Settings: r.Settings, Topics: []topicJSON{}, Plan: r.Plan, Warnings: said(r.Warnings),
+			Notes: said(r.Notes), GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Waited: p.waited, Error: wordsOf(whole)}
 		for _, t := range r.Topics {
-			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, t.Unfinished, wordsOf(t.Err)})
+			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, inOwnWords(t.Unfinished), wordsOf(t.Err)})
 		}
 		return errors.Join(err, p.asJSON(j))
 	case whole == nil:
@@ -216,7 +236,7 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 		if planned {
 			text = strings.Replace(text, mirror.OneLine(r.Clusters.String())+"\n", "", 1)
 		}
-		fmt.Fprint(p.out, inOwnWords(text))
+		say(p.out, text)
 	}
 	return err
 }
@@ -279,21 +299,21 @@ func (p *program) showDescriptions(all []mirror.Description) error {
 			if x := d.Protection(); x.Verdict == mirror.NotProtected { // of the other verdicts the head says what there is to say
 				head += "\nNOT PROTECTED, how far its copy is cannot be known: " + mirror.OneLine(strings.Join(x.Reasons, "; "))
 			}
-			fmt.Fprint(p.out, strings.Repeat("\n", min(i, 1)), head, "\n", rest)
+			say(p.out, strings.Repeat("\n", min(i, 1)), head, "\n", rest)
 			continue
 		}
 		x := described{
 			MirrorName: d.Mirror, SourceBootstrap: d.Clusters.SourceBootstrap, SourceClusterId: d.Clusters.SourceID, AuthorizedOperations: notAsked, Topics: []describedTopic{},
 			describedBesides: &describedBesides{
-				DestinationClusterId: d.Clusters.DestinationID, Head: d.Head, Protection: protection(d), Partial: d.Partial, Alive: d.Alive, Taken: d.Taken, Created: d.Created, Settings: d.Settings,
-				Nodes: append([]mirror.DescribedNode{}, d.Nodes...), Notes: append([]string{}, d.Notes...),
+				DestinationClusterId: d.Clusters.DestinationID, Head: inOwnWords(d.Head), Protection: protection(d), Partial: d.Partial, Alive: d.Alive, Taken: d.Taken, Created: d.Created, Settings: d.Settings,
+				Nodes: nodes(d), Notes: said(d.Notes),
 			},
 		}
 		for _, t := range d.Topics {
 			topic := describedTopic{TopicName: t.Topic, Partitions: []describedPartition{}, Wanted: t.MirrorName}
 			for _, q := range t.Partitions {
 				topic.Partitions = append(topic.Partitions, describedPartition{
-					q.Partition, q.State, words(q.Reason), q.RetryAttempt, q.SourceEnd, q.DestinationEnd, q.LME, q.LMO, q.Lag.Offsets, q.Lag.AtLeast, known(q.SourceSeen), known(q.Reported),
+					q.Partition, q.State, words(inOwnWords(q.Reason)), q.RetryAttempt, q.SourceEnd, q.DestinationEnd, q.LME, q.LMO, q.Lag.Offsets, q.Lag.AtLeast, known(q.SourceSeen), known(q.Reported),
 				})
 			}
 			x.Topics = append(x.Topics, topic)
@@ -311,8 +331,20 @@ func (p *program) showDescriptions(all []mirror.Description) error {
 // protection is the verdict for the document: no reasons are none there, and not null.
 func protection(d mirror.Description) mirror.Protection {
 	x := d.Protection()
-	x.Reasons = append([]string{}, x.Reasons...)
+	x.Reasons = said(x.Reasons)
 	return x
+}
+
+// nodes are the processes for the document.
+func nodes(d mirror.Description) []mirror.DescribedNode {
+	own := append([]mirror.DescribedNode{}, d.Nodes...)
+	for i := range own {
+		own[i].SourceError = inOwnWords(own[i].SourceError)
+		if own[i].Trouble != nil {
+			own[i].Trouble = said(own[i].Trouble)
+		}
+	}
+	return own
 }
 
 // unprotected is the exit status of --describe: the worst of all mirrors.
@@ -340,7 +372,7 @@ func brief(d mirror.Description) mirror.Description {
 		n := &d.Nodes[i]
 		var troubles []string
 		if why := []rune(n.SourceError); len(why) > most {
-			troubles = append(troubles, "source: "+n.SourceError)
+			troubles = append(troubles, "source: "+strings.TrimPrefix(n.SourceError, "source: "))
 			n.SourceError = string(why[:most]) + "…"
 		}
 		topics := map[string][]string{}

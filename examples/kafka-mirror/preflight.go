@@ -72,7 +72,7 @@ func (p *program) preflight(ctx context.Context, given mirror.Settings) error {
 			return err
 		}
 	} else {
-		fmt.Fprint(p.out, report)
+		say(p.out, report.String())
 	}
 	if err := report.Err(); err != nil {
 		return &shownError{err}

@@ -137,7 +137,7 @@ func (s *progress) show(d mirror.Description) {
 	say := func(of, words string) {
 		if words != s.last[of] {
 			s.last[of] = words
-			fmt.Fprintf(s.to, "%6s  %s\n", time.Since(s.began).Round(time.Second), mirror.OneLine(strings.TrimPrefix(of+": "+words, ": ")))
+			say(s.to, fmt.Sprintf("%6s  %s\n", time.Since(s.began).Round(time.Second), mirror.OneLine(strings.TrimPrefix(of+": "+words, ": "))))
 		}
 	}
 	if !d.Alive {
