@@ -3,6 +3,7 @@ package clientlistener
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,6 +182,23 @@ func TestWhoIsSentNowhereWaits(t *testing.T) {
 		if asked < 1000 {
 			t.Errorf("%s: whoever asks for another offset is held: %d in %s", name, asked, time.Since(began))
 		}
+	}
+}
+
+// TestTopicsAreAskedOnceForAnAnswer: what is the same for all partitions of a request is found once.
+func TestTopicsAreAskedOnceForAnAnswer(t *testing.T) {
+	led := &fakePartition{read: ReadAnswer{Replica: 3}}
+	b := startBroker(t, fetchSays(func(string, [16]byte, int32) int16 { return codeNotLeaderOrFollower }))
+	var looked atomic.Int32
+	c := dial(t, start(t, led, func(c *Config) {
+		c.Topics = func() Topics {
+			looked.Add(1)
+			return allLed{led}
+		}
+	}, b))
+	c.ask(fetchOf(12))
+	if looked.Load() != 1 || len(led.reads) != 3 {
+		t.Errorf("for an answer of %d partitions it was looked %d times", len(led.reads), looked.Load())
 	}
 }
 

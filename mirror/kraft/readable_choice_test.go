@@ -1,15 +1,19 @@
 package kraft
 
 import (
+	"context"
 	"crypto/tls"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/clientlistener"
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/kraftclient"
 	"github.com/clustermirror/clustermirror/internal/leaderlog"
 	"github.com/clustermirror/clustermirror/internal/replicaserver"
 	"github.com/clustermirror/clustermirror/keyedlog"
@@ -161,6 +165,61 @@ func TestClientsAreToldWhatIsReplicated(t *testing.T) {
 	l.log.Hold()
 	if a := r.Read(clientlistener.ReadQuestion{LeaderEpoch: -1, Offset: 50}); a.Code != kerr.NotLeaderForPartition.Code || a.HighWatermark != -1 {
 		t.Errorf("while it is held: %+v", a)
+	}
+}
+
+// TestClientsQuestionsGoTheirOwnWay: what clients have followers asked is sent on no connection on which this process's own work is done, and which brokers live is found once for an answer.
+func TestClientsQuestionsGoTheirOwnWay(t *testing.T) {
+	c := newFake(t)
+	c.topic("orders", []int32{us, 1, 2, 3})
+	d := c.process(func(cfg *Config) { cfg.Clients = &ClientListener{Name: "CLIENT", Listen: "127.0.0.1:0"} })
+	l := d.log(orders)
+	l.log.SetFollowers([]int32{1, 2, 3}, []int32{1, 2, 3}, nil, 2)
+	l.log.Lead(4)
+	l.log.Begin(leaderlog.Found{Start: 10, End: 100, Epochs: []logtrunc.Entry{{Epoch: 3, Start: 10}}})
+	l.log.Release()
+	for _, broker := range []int32{1, 2} {
+		l.log.Fetch(replicaserver.FetchQuery{Broker: broker, BrokerEpoch: -1, LeaderEpoch: 4, Offset: 100, LastFetchedEpoch: 3, LogStart: 10})
+	}
+	var asked int
+	client, err := kraftclient.New(kraftclient.Config{
+		Controllers: []string{"127.0.0.1:1"}, Address: func(int32) (string, bool) { return "127.0.0.1:1", true },
+		Intercept: func(_ context.Context, raw kmsg.Request, _ func() (kmsg.Response, error)) (kmsg.Response, error) {
+			asked++
+			req := raw.(*kmsg.ListOffsetsRequest)
+			resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+			p := kmsg.NewListOffsetsResponseTopicPartition()
+			p.Offset, p.Timestamp = 42, req.Topics[0].Partitions[0].Timestamp
+			resp.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: req.Topics[0].Topic, Partitions: []kmsg.ListOffsetsResponseTopicPartition{p}}}
+			return resp, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	d.client = client
+	if err := d.connectForClients(); err != nil {
+		t.Fatal(err)
+	}
+	defer d.reads.client.Close()
+	if d.reads.client == d.client {
+		t.Error("clients' questions are sent on the connections of this process's own work")
+	}
+	d.client = nil // whoever uses it now ends the test
+	looked := 0
+	r := &readLog{l, sync.OnceValue(func() map[int32]string { looked++; return map[int32]string{1: "", 2: ""} })}
+	for range 3 {
+		want := clientlistener.OffsetAnswer{Timestamp: 1000, Offset: 42, LeaderEpoch: -1}
+		if a := r.Offset(t.Context(), clientlistener.OffsetQuestion{LeaderEpoch: -1, Timestamp: 1000}); a != want {
+			t.Errorf("%+v, want %+v", a, want)
+		}
+		if a := r.Read(clientlistener.ReadQuestion{LeaderEpoch: -1, Offset: 50}); a.Code != 0 {
+			t.Errorf("%+v", a)
+		}
+	}
+	if asked != 3 || looked != 1 {
+		t.Errorf("followers were asked %d times, which brokers live %d times", asked, looked)
 	}
 }
 
