@@ -363,7 +363,11 @@ func (d *Description) verdict(settings Settings) {
 	if failed > 0 {
 		head = append(head, fmt.Sprintf("%d of %s FAILED", failed, plural(partitions, "partition", "partitions")))
 	}
-	if stopped.topics < len(d.Topics) && d.sourceless() {
+	switch {
+	case stopped.topics == len(d.Topics):
+	case d.misled():
+		head = append(head, anotherCluster)
+	case d.sourceless():
 		head = append(head, "the source does not answer")
 	}
 	if unrun := d.unrun(); unrun != "" {
@@ -455,6 +459,18 @@ func (d *Description) sourceless() bool {
 		}
 	}
 	return refused
+}
+
+// misled says that a process found another cluster behind the source's address (F-33). It fetches nothing then, so nobody answers it either.
+func (d *Description) misled() bool {
+	for _, t := range d.Topics {
+		if slices.ContainsFunc(t.Partitions, func(p DescribedPartition) bool {
+			return p.State == statemachine.Failed.String() && strings.Contains(p.Reason, anotherCluster)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // answered says when the source answered a process last, as far as its reports tell.

@@ -349,6 +349,25 @@ func TestLivenessGoesByTheProcess(t *testing.T) {
 	}
 }
 
+// TestHeadOfAMirrorWithAnotherClusterBehindItsAddress: the head says that, and not only that nobody answers (F-33).
+func TestHeadOfAMirrorWithAnotherClusterBehindItsAddress(t *testing.T) {
+	for _, tc := range []struct {
+		wish, head string
+		state      statemachine.State
+	}{
+		{"m", "WANTED: 1 topic, 0 of 1 partition mirrored; 1 of 1 partition FAILED; the source's address leads to another cluster", statemachine.Failed},
+		{"m.stopped", "FAILED OVER: 1 topic", statemachine.Stopped},
+	} {
+		w, c := &adminWorld{}, controlWith(t, wishOf("t", tc.wish))
+		w.has("m", "t", tc.state)
+		report(t, c, NodeReport{Owner: "o", Mirror: "m", Seen: planTime, SourceError: "source: metadata: EOF"}, PartitionReport{Mirror: "m", Topic: "t", TopicID: adminTopicID("t"), Owner: "o",
+			State: tc.state, Reason: (&ClusterChangedError{Want: "there", Got: "elsewhere"}).Error(), At: planTime})
+		if d := describe(t, w, c); d.Head != tc.head {
+			t.Errorf("%q, want %q", d.Head, tc.head)
+		}
+	}
+}
+
 // TestHeadOfAMirrorWithoutItsSource: processes run and get no answer, and what they say of a topic is said once.
 func TestHeadOfAMirrorWithoutItsSource(t *testing.T) {
 	w, c := &adminWorld{}, controlWith(t, wishOf("oders", "m"), wishOf("new", "m"))

@@ -501,11 +501,14 @@ func (d *desk) who(ctx context.Context, noted func(lookStep, error) error) (sour
 	return info.ID, own, refusal, nil
 }
 
+// anotherCluster is what a person has to read of a ClusterChangedError.
+const anotherCluster = "the source's address leads to another cluster"
+
 // ClusterChangedError: the source's address leads to another cluster than before (F-33). Nothing was fetched from it.
 type ClusterChangedError struct{ Want, Got string }
 
 func (e *ClusterChangedError) Error() string {
-	return fmt.Sprintf("source cluster id %s != %s: the source's address leads to another cluster; correct the address, nothing was fetched from it", e.Want, e.Got)
+	return fmt.Sprintf("source cluster id %s != %s: %s; correct the address, nothing was fetched from it", e.Want, e.Got, anotherCluster)
 }
 
 // recorded looks up what the source recorded for mirrors out of our cluster; which partitions must not be started now, because the source mirrors them from us, or from
