@@ -284,7 +284,7 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 		if known && there && x.State != statemachine.Stopped.String() {
 			node, ok := heard[x.Owner]
 			now := ok && !ahead(node.Seen, d.Taken) && !ahead(x.Reported, d.Taken) && d.Taken.Sub(node.Seen) <= node.patience() && node.SourceError == "" && x.State == statemachine.Mirroring.String() &&
-				!x.Reported.Before(node.Opened) && (live || d.Taken.Sub(x.SourceSeen) <= max(sourceSilentAfter, node.patience()))
+				!x.Reported.Before(node.Opened) && (live || node.Refresh == 0 && d.Taken.Sub(x.SourceSeen) <= max(sourceSilentAfter, node.patience())) // an older process does not say what is live
 			x.Lag = Lag{Offsets: KnownNumber(max(0, source-copied)), AtLeast: !now}
 		}
 	}
@@ -369,11 +369,26 @@ func (d *Description) verdict(settings Settings) {
 		head = append(head, anotherCluster)
 	case d.sourceless():
 		head = append(head, "the source does not answer")
+	} else if n := d.unanswered(); n > 0 && d.Alive {
+		head = append(head, fmt.Sprintf("the source does not answer for %d of %s", n, plural(partitions, "partition", "partitions")))
 	}
 	if unrun := d.unrun(); unrun != "" {
 		head = append(head, unrun)
 	}
 	d.Head = strings.Join(head, "; ")
+}
+
+// unanswered counts partitions that mirror and of which their process, which is alive, cannot measure the lag any more.
+func (d *Description) unanswered() (n int) {
+	for _, t := range d.Topics {
+		for _, p := range t.Partitions {
+			alive := slices.ContainsFunc(d.Nodes, func(n DescribedNode) bool { return n.Owner == p.Owner && !n.Silent && !n.ClockAhead })
+			if alive && p.State == statemachine.Mirroring.String() && p.Lag.AtLeast {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // standing is how the topics that are wanted alike are.

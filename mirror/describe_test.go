@@ -168,6 +168,7 @@ func TestSpec1_3DescribeNeverShowsALagThatNobodyKnows(t *testing.T) {
 		"told by an earlier process of that owner": {NodeReport{Seen: planTime, Opened: planTime.Add(-time.Second)}, statemachine.Mirroring, 2 * time.Second, 0, lost},
 		"the source was not measured then":         {NodeReport{Seen: planTime}, statemachine.Mirroring, 0, (&NodeReport{}).patience() + 1, lost},
 		"source is down":                           {NodeReport{Seen: planTime, SourceError: "refused"}, statemachine.Mirroring, 0, 0, lost},
+		"its leader at the source is down":         {NodeReport{Seen: planTime, Refresh: time.Second}, statemachine.Mirroring, 3 * time.Second, 20 * time.Second, lost},
 		"failed":                                   {NodeReport{Seen: planTime}, statemachine.Failed, 0, 0, lost},
 		"paused":                                   {NodeReport{Seen: planTime}, statemachine.Paused, 0, 0, lost},
 		"stopped":                                  {NodeReport{Seen: planTime}, statemachine.Stopped, 0, 0, "unknown"},

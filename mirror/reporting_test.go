@@ -146,6 +146,30 @@ func TestReportsWhileTheSourceIsSilent(t *testing.T) {
 	})
 }
 
+// One broker of the source is down: of the partitions that it leads no lag is shown (F-73's kind), of the others it is.
+func TestNoLagIsShownOfAPartitionWhoseLeaderIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSide(t, memlog.Config{ClusterID: "A", Brokers: 2}), newSide(t, memlog.Config{ClusterID: "B"})
+		a.local("orders", 2)
+		m := open(t, "m", a.Cluster, b, shared)
+		defer m.close()
+		m.start("orders")
+		m.until("in step", func(s mirror.Status) bool { return each(s, inStep) })
+		time.Sleep(time.Minute) // virtual
+		if err := a.StopBroker(2); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(33 * time.Second)
+		d, err := from(t, b).Describe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectWords(t, d.Head, "the source does not answer for 1 of 2 partitions")
+		expect(t, "lag of the one that is led", d.Topics[0].Partitions[0].Lag.String(), "0")
+		expect(t, "lag of the one that is not", d.Topics[0].Partitions[1].Lag.String(), "unknown, 0 when last seen")
+	})
+}
+
 // A stop's dry run says which transactions it will abort.
 func TestStopSaysWhichTransactionsItAborts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

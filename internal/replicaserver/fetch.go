@@ -35,6 +35,7 @@ func (c *connection) fetch(h header, kind answered, req *kmsg.FetchRequest, star
 		var s *session
 		var full bool
 		if s, full, code = c.sessionFor(req, replica); s != nil {
+			c.server.noteFetch(replica)
 			if s != c.session {
 				defer s.release()
 			}

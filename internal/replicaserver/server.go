@@ -28,6 +28,26 @@ type Server struct {
 	addresses   map[string]int // connections by the IP address they come from
 
 	warned atomic.Int64 // time of the last line about too many connections, Unix nanoseconds
+
+	fetched sync.Map // by broker id, *atomic.Int64: when its last Fetch was taken, Unix nanoseconds
+}
+
+// LastFetch is when a broker's last Fetch came that was not refused; the zero time: none has. One that follows fetches all the time, but a partition in a session of its that nothing happens to is
+// not asked (Partition.Fetch), so what a partition saw last says nothing of the broker.
+func (s *Server) LastFetch(broker int32) time.Time {
+	if at, ok := s.fetched.Load(broker); ok {
+		return time.Unix(0, at.(*atomic.Int64).Load())
+	}
+	return time.Time{}
+}
+
+// noteFetch notes that a broker asks.
+func (s *Server) noteFetch(broker int32) {
+	at, ok := s.fetched.Load(broker)
+	if !ok {
+		at, _ = s.fetched.LoadOrStore(broker, new(atomic.Int64))
+	}
+	at.(*atomic.Int64).Store(time.Now().UnixNano())
 }
 
 // New begins to serve. Close ends it.

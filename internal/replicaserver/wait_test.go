@@ -387,3 +387,29 @@ func TestReadingBackIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestABrokerThatFetchesIsHeardOfWhateverItsPartitionsSee: a partition that nothing happens to is not asked again in a session; the broker's fetches are seen all the same.
+func TestABrokerThatFetchesIsHeardOfWhateverItsPartitionsSee(t *testing.T) {
+	topics, logs := topicOf(2)
+	inVirtualTime(t, topics, nil, func(t *testing.T, s *Server, _ *pipeListener, c *follower) {
+		broker := begin(c, 2)
+		_, asked := logs[1].lastAsked()
+		for i := range int32(60) {
+			c.ask(next(broker.SessionID, i+1, 500*time.Millisecond))
+		}
+		if _, n := logs[1].lastAsked(); n > asked+1 {
+			t.Errorf("a partition that nothing happens to was asked %d times", n)
+		}
+		replica := next(0, 0, 0).ReplicaState.ID
+		if silent := time.Since(s.LastFetch(replica)); silent > time.Second {
+			t.Errorf("broker %d has been silent for %s", replica, silent)
+		}
+		time.Sleep(time.Minute)
+		if silent := time.Since(s.LastFetch(replica)); silent < time.Minute {
+			t.Errorf("broker %d does not ask any more, and has been silent for %s", replica, silent)
+		}
+		if !s.LastFetch(replica + 1).IsZero() {
+			t.Error("a broker that never came was heard of")
+		}
+	})
+}

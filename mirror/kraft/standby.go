@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/internal/replicaserver"
 )
 
 // Any number of processes may be started under one node id: the controllers let one in, and the others wait in Join. They follow the metadata meanwhile, and ask the controllers, which log each
@@ -181,7 +182,7 @@ type Standing struct {
 	Lost error
 	// Leads counts the partitions that it leads; Unknown those of them whose content is not known yet, so that nobody is served.
 	Leads, Unknown int
-	// Absent are live brokers that are to follow some of these partitions and have not asked for them for FollowerSilence.
+	// Absent are live brokers that are to follow some of these partitions, and have asked for nothing, or never for one of them, for FollowerSilence.
 	Absent []int32
 }
 
@@ -230,7 +231,12 @@ func (d *Destination) Standing() Standing {
 		}
 		known++
 		for _, f := range l.log.Followers() {
-			if f.Live && now.Sub(later(f.Seen, f.Since)) > FollowerSilence {
+			// A partition that nothing happens to is not named again in the broker's fetch session: whether the broker comes is seen by its fetches as a whole.
+			came := f.Seen
+			if server := d.serving(); !f.Seen.IsZero() && server != nil {
+				came = later(came, server.LastFetch(f.Broker))
+			}
+			if f.Live && now.Sub(later(came, f.Since)) > FollowerSilence {
 				absent[f.Broker] = true
 			}
 		}
@@ -238,6 +244,13 @@ func (d *Destination) Standing() Standing {
 	s.Unknown = max(0, s.Leads-known)
 	s.Absent = slices.Sorted(maps.Keys(absent))
 	return s
+}
+
+// serving is the server that brokers fetch from, nil before there is one.
+func (d *Destination) serving() *replicaserver.Server {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.server
 }
 
 func later(a, b time.Time) time.Time {
