@@ -369,8 +369,8 @@ func (d *Description) verdict(settings Settings) {
 		head = append(head, anotherCluster)
 	case d.sourceless():
 		head = append(head, "the source does not answer")
-	} else if n := d.unanswered(); n > 0 && d.Alive {
-		head = append(head, fmt.Sprintf("the source does not answer for %d of %s", n, plural(partitions, "partition", "partitions")))
+	case d.Alive && d.unanswered() > 0:
+		head = append(head, fmt.Sprintf("the source does not answer for %d of %s", d.unanswered(), plural(partitions, "partition", "partitions")))
 	}
 	if unrun := d.unrun(); unrun != "" {
 		head = append(head, unrun)
