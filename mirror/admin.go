@@ -178,7 +178,26 @@ func (a *Admin) begin(ctx context.Context, verb string, dryRun bool, intent Inte
 		c.reports, c.deaf = Reports{}, err // they only help: a verb must not fail for want of them
 		c.notes = append(c.notes, deafNote+err.Error())
 	}
+	c.skip()
 	return c, nil
+}
+
+// skip says which reports on this mirror cannot be read. Without one of a process nothing is known of processes; others are left out alone.
+func (c *call) skip() {
+	var left []string
+	for _, u := range c.reports.Unread {
+		switch {
+		case u.Mirror == c.cfg.Mirror && u.Node:
+			c.reports, c.behind, c.deaf = Reports{}, nil, u.Err
+			c.notes = append(c.notes, deafNote+u.Err.Error())
+			return
+		case u.Mirror == c.cfg.Mirror:
+			left = append(left, u.Err.Error())
+		}
+	}
+	if len(left) > 0 {
+		c.notes = append(c.notes, "some of what processes said cannot be read: "+few(left))
+	}
 }
 
 // deafNote begins the note on reports that cannot be read.

@@ -153,6 +153,11 @@ func (c *call) answer(ctx context.Context, q FailbackQuestion) (FailbackPlan, er
 		reports := Reports{}
 		if err == nil {
 			reports, _, err = c.hear(ctx)
+			for _, u := range reports.Unread {
+				if err == nil && u.Mirror == q.Mirror && u.Answer && errors.Is(u.Err, ErrNewerRecord) {
+					err = u.Err
+				}
+			}
 		}
 		if errors.Is(err, ErrNewerRecord) || errors.Is(err, keyedlog.ErrDenied) {
 			return FailbackPlan{}, fmt.Errorf("mirror %s: the question is recorded, and its answer cannot be read: %w", q.Mirror, err)

@@ -134,6 +134,15 @@ type Reports struct {
 	Nodes      []NodeReport      // by owner and mirror
 	Partitions []PartitionReport // by mirror, topic, partition
 	Answers    []FailbackAnswer  // by owner and mirror; the last one of each
+	Unread     []UnreadReport    // what is not among them
+}
+
+// UnreadReport is a report that cannot be read, as one of a newer version. It says nothing of other mirrors, and of the others' partitions.
+type UnreadReport struct {
+	Mirror string // "" if not even that can be read
+	Node   bool   // it is a NodeReport, so it is not known whether a process runs
+	Answer bool   // it is a FailbackAnswer
+	Err    error  // names the record
 }
 
 // NodeReport is one process that runs, or ran, one mirror.

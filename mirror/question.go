@@ -111,11 +111,11 @@ func (a FailbackAnswer) fits() error {
 	return err
 }
 
-func readAnswers(v keyedlog.View) (answers []FailbackAnswer, err error) {
+func readAnswers(v keyedlog.View, unread func(UnreadReport) error) (answers []FailbackAnswer, err error) {
 	err = eachReport(v, answerRecord, func(k controlKey, record keyedlog.Record) error {
 		var a answerValue
 		if err := decodeControlValue(k, record.Value, &a); err != nil {
-			return err
+			return unread(UnreadReport{Mirror: k.names[1], Answer: true, Err: err})
 		}
 		answers = append(answers, FailbackAnswer{Owner: k.names[0], Mirror: k.names[1], Number: a.Number, Asked: a.Asked, At: a.At, Packed: a.Packed, Trouble: a.Trouble, Code: Code(a.Code)})
 		return nil

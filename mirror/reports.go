@@ -156,7 +156,8 @@ func (r *reporter) taken(ctx context.Context, keys [][]byte, partitions []Partit
 	return taken, err
 }
 
-// elsewhere says that another owner has reported the partition since this one did, under key.
+// elsewhere says that another owner has reported the partition since this one did, under key. A report that cannot be read is a newer version's, and stops nobody: this owner's own is replaced, and
+// another one's counts.
 func (p PartitionReport) elsewhere(v keyedlog.View, key []byte) (found bool, err error) {
 	written := func(b []byte) (int64, error) {
 		var value partitionReportValue
@@ -169,7 +170,7 @@ func (p PartitionReport) elsewhere(v keyedlog.View, key []byte) (found bool, err
 	}
 	last, err := written(mine.Value)
 	if err != nil {
-		return false, err
+		return false, nil
 	}
 	prefix := appendControlName(appendControlName(appendControlType(nil, partitionReportRecord), p.Mirror), p.Topic)
 	err = v.Each(binary.BigEndian.AppendUint32(prefix, uint32(p.Partition)), func(r keyedlog.Record) error {
@@ -177,8 +178,8 @@ func (p PartitionReport) elsewhere(v keyedlog.View, key []byte) (found bool, err
 			return nil
 		}
 		at, err := written(r.Value)
-		found = found || at > last
-		return err
+		found = found || err != nil || at > last
+		return nil
 	})
 	return found, err
 }
@@ -208,10 +209,15 @@ func (c *logControl) Reports(ctx context.Context) (Reports, error) {
 
 func readReports(v keyedlog.View) (Reports, error) {
 	var r Reports
+	unread := func(u UnreadReport) error {
+		r.Unread = append(r.Unread, u)
+		return nil
+	}
+	r.Unread = unreadKeys(v)
 	err := eachReport(v, nodeReportRecord, func(k controlKey, record keyedlog.Record) error {
 		var n nodeReportValue
 		if err := decodeControlValue(k, record.Value, &n); err != nil {
-			return err
+			return unread(UnreadReport{Mirror: k.names[1], Node: true, Err: err})
 		}
 		r.Nodes = append(r.Nodes, NodeReport{Owner: k.names[0], Mirror: k.names[1], Host: n.Host, PID: n.PID, Opened: n.Opened, Seen: n.Seen,
 			Interval: time.Duration(n.Interval) * time.Millisecond, Refresh: time.Duration(n.Refresh) * time.Millisecond, SourceError: n.SourceError,
@@ -226,7 +232,7 @@ func readReports(v keyedlog.View) (Reports, error) {
 	err = eachReport(v, partitionReportRecord, func(k controlKey, record keyedlog.Record) error {
 		var p partitionReportValue
 		if err := decodeControlValue(k, record.Value, &p); err != nil {
-			return err
+			return unread(UnreadReport{Mirror: k.names[0], Err: err})
 		}
 		report := PartitionReport{Mirror: k.names[0], Topic: k.names[1], Partition: k.partition, TopicID: TopicID(p.TopicID), Owner: k.names[2], State: statemachine.State(p.State),
 			Reason: p.Reason, RetryAttempt: p.RetryAttempt, SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen, DestinationStart: p.DestinationStart, DestinationEnd: p.DestinationEnd,
@@ -244,7 +250,7 @@ func readReports(v keyedlog.View) (Reports, error) {
 	if err != nil {
 		return Reports{}, err
 	}
-	if r.Answers, err = readAnswers(v); err != nil {
+	if r.Answers, err = readAnswers(v, unread); err != nil {
 		return Reports{}, err
 	}
 	slices.SortFunc(r.Nodes, func(a, b NodeReport) int {
@@ -258,14 +264,27 @@ func comparePartitionReports(a, b PartitionReport) int {
 	return cmp.Or(cmp.Compare(a.Mirror, b.Mirror), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
+// eachReport leaves out records whose key cannot be read: unreadKeys has them.
 func eachReport(v keyedlog.View, recordType int16, f func(controlKey, keyedlog.Record) error) error {
 	return v.Each(appendControlType(nil, recordType), func(r keyedlog.Record) error {
 		k, _, err := decodeControlKey(r.Key)
 		if err != nil {
-			return err
+			return nil
 		}
 		return f(k, r)
 	})
+}
+
+func unreadKeys(v keyedlog.View) (unread []UnreadReport) {
+	for _, t := range []int16{nodeReportRecord, partitionReportRecord, answerRecord} {
+		_ = v.Each(appendControlType(nil, t), func(r keyedlog.Record) error { // nothing that it calls fails
+			if _, _, err := decodeControlKey(r.Key); err != nil {
+				unread = append(unread, UnreadReport{Err: err})
+			}
+			return nil
+		})
+	}
+	return unread
 }
 
 func (c *logControl) OpenReporter(ctx context.Context, owner string) (Reporter, error) {

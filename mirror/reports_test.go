@@ -183,7 +183,8 @@ func TestReporterRefusesReportsOfOthers(t *testing.T) {
 	}
 }
 
-func TestReportOfAStateOfANewerVersionIsRefused(t *testing.T) {
+// One report that cannot be read does not hide the others, and the owner of another one goes on.
+func TestReportOfAStateOfANewerVersionIsLeftOut(t *testing.T) {
 	log := keyedlog.NewMemory()
 	c := NewControl(log)
 	key, err := reportOf("o", 0, "").key().encode()
@@ -191,8 +192,34 @@ func TestReportOfAStateOfANewerVersionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	putRecords(t, log, map[string][]byte{string(key): []byte(`{"version":1,"written":1,"topicId":"AAAAAAAAAAAAAAAAAAAAAA","state":"DREAMING","sourceEnd":1,"destinationStart":1,"destinationEnd":1}`)})
-	if _, err := c.Reports(context.Background()); !errors.Is(err, ErrNewerRecord) || !strings.Contains(err.Error(), `report in mirror "m" of topic "t" by "o", partition 0`) {
-		t.Errorf("%v", err)
+	putRecords(t, log, map[string][]byte{string(key) + "x": []byte(`{}`)})
+	mine := reportOf("o2", 0, "")
+	mine.left = true
+	report(t, c, NodeReport{Owner: "o2", Mirror: "m", Seen: planTime}, reportOf("o2", 1, ""))
+	report(t, c, NodeReport{Owner: "o2", Mirror: "m", Seen: planTime}, mine)
+	r := mustReports(t, c)
+	if len(r.Nodes) != 1 || len(r.Partitions) != 1 || r.Partitions[0].Partition != 1 || len(r.Unread) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	if u := r.Unread[1]; u.Mirror != "m" || u.Node || u.Answer || !errors.Is(u.Err, ErrNewerRecord) || !strings.Contains(u.Err.Error(), `report in mirror "m" of topic "t" by "o", partition 0`) {
+		t.Errorf("%+v", u)
+	}
+	// Of a process nothing is known whose report cannot be read, and other mirrors have nothing to do with it.
+	node, err := controlKey{recordType: nodeReportRecord, names: []string{"o9", "m9"}}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	putRecords(t, log, map[string][]byte{string(node): []byte(`{"version":2}`)})
+	mustUpdate(t, c, func(s *ControlState) { s.SetMirror(MirrorEntry{Name: "m"}); s.SetMirror(MirrorEntry{Name: "m9"}) })
+	for name, head := range map[string]string{"m": "NO TOPICS", "m9": "NO TOPICS; REPORTS CANNOT BE READ"} {
+		a, err := NewAdmin(AdminConfig{Mirror: name, Control: c, States: (&adminWorld{}).admin(t, c).cfg.States})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.now = func() time.Time { return planTime }
+		if d, err := a.Describe(bg); err != nil || d.Head != head || len(d.Notes) == 0 {
+			t.Errorf("%s: %v %q %q", name, err, d.Head, d.Notes)
+		}
 	}
 }
 
