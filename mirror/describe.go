@@ -285,7 +285,9 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 			node, ok := heard[x.Owner]
 			now := ok && !ahead(node.Seen, d.Taken) && !ahead(x.Reported, d.Taken) && d.Taken.Sub(node.Seen) <= node.patience() && node.SourceError == "" && x.State == statemachine.Mirroring.String() &&
 				!x.Reported.Before(node.Opened) && (live || node.Refresh == 0 && d.Taken.Sub(x.SourceSeen) <= max(sourceSilentAfter, node.patience())) // an older process does not say what is live
-			x.Lag = Lag{Offsets: KnownNumber(max(0, source-copied)), AtLeast: !now}
+			if copied <= source || x.State == statemachine.Mirroring.String() { // one that is longer than the source before it was aligned may lack anything
+				x.Lag = Lag{Offsets: KnownNumber(max(0, source-copied)), AtLeast: !now}
+			}
 		}
 	}
 	return all

@@ -52,6 +52,8 @@ type Destination interface {
 	mirror.Destination
 	// Standing is why the node does not lead what it should, nil if it does. It asks nobody. ErrThrownOut and ErrLost in it end the node.
 	Standing() error
+	// Replaced asks the cluster, after the node's place was lost, whether another process under its id has it. false also where that cannot be found out.
+	Replaced(ctx context.Context) bool
 	// Resign gives the node's place to whoever stands by, after what is under way. What it cannot do costs time only: the place is free when the session ends.
 	Resign(ctx context.Context) error
 	Close() error

@@ -115,7 +115,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	n.follow(working, &running)
 	n.ticked.Store(0)
 	if ctx.Err() == nil { // not told to end
-		out := context.Cause(working)
+		out := n.whyOut(context.Cause(working), destination)
 		n.enter(Draining, out.Error())
 		running.Wait()
 		return errors.Join(out, destination.Close())
@@ -130,6 +130,19 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	}
 	return destination.Close()
 }
+
+// whyOut tells a node that was thrown out from one in whose place another process is, as after it was held up for longer than a session: that one may be started again, and stands by.
+func (n *Node) whyOut(out error, d Destination) error {
+	bounded, stop := context.WithTimeout(context.Background(), replacedBound)
+	defer stop()
+	if errors.Is(out, ErrThrownOut) && d.Replaced(bounded) {
+		return fmt.Errorf("%w: another process under this node id has taken it, as when this one was held up for longer than a session; a new process stands by for it", ErrLost)
+	}
+	return out
+}
+
+// replacedBound is how long the cluster is asked who has this node's place.
+const replacedBound = 15 * time.Second
 
 // resignBound is how long giving the place away may take when waiting for steps has used the time up.
 const resignBound = 5 * time.Second

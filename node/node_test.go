@@ -53,12 +53,19 @@ type membership struct {
 	mu       sync.Mutex
 	standing error
 	resigned bool
+	replaced bool
 }
 
 func (m *membership) Standing() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.standing
+}
+
+func (m *membership) Replaced(context.Context) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.replaced
 }
 
 func (m *membership) lose(err error) {
@@ -258,6 +265,23 @@ func TestNodeThatWasThrownOutEnds(t *testing.T) {
 		}
 		if m.resigned {
 			t.Error("it gave away a place that it has not")
+		}
+	})
+}
+
+// TestNodeThatWasHeldUpMayComeBack: another process took its place, and nobody threw it out.
+func TestNodeThatWasHeldUpMayComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		r := c.run(t, "9999")
+		until(t, "it runs", func() bool { return r.Status().State == Running })
+		m := <-r.mine
+		m.mu.Lock()
+		m.replaced = true
+		m.mu.Unlock()
+		m.lose(fmt.Errorf("%w: stale broker epoch", ErrThrownOut))
+		if err := r.ended(); !errors.Is(err, ErrLost) || errors.Is(err, ErrThrownOut) || !strings.Contains(err.Error(), "another process under this node id") {
+			t.Error(err)
 		}
 	})
 }

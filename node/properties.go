@@ -265,11 +265,20 @@ func (f *File) join(ctx context.Context, records keyedlog.Log, hooks Hooks) (Des
 	if err != nil {
 		return nil, err
 	}
-	return joined{d}, nil
+	return joined{d, c}, nil
 }
 
 // joined is a Kafka cluster that was joined.
-type joined struct{ *kraft.Destination }
+type joined struct {
+	*kraft.Destination
+	config kraft.Config
+}
+
+// Replaced asks the cluster whether another process has this node's place: then nobody has thrown it out, and a new process may stand by.
+func (j joined) Replaced(ctx context.Context) bool {
+	r, err := kraft.Left(ctx, j.config)
+	return err == nil && r.Registration != kraft.NotRegistered && !r.Stranger
+}
 
 func (j joined) Standing() error {
 	s := j.Destination.Standing()
@@ -444,6 +453,9 @@ func (p *parsed) listeners(get func(string) string, no func(setting, problem, ad
 			name, address, ok := strings.Cut(item, "://")
 			_, port, err := net.SplitHostPort(address)
 			if !ok || err != nil || name == "" || port == "" {
+				if strings.Contains(item, "@") { // somebody's password
+					item = "[hidden]"
+				}
 				no(key, fmt.Sprintf("has %q, which is not NAME://host:port", item), "as in "+p.inter+"://10.0.0.9:9990")
 				continue
 			}

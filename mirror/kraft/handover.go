@@ -465,32 +465,45 @@ func (d *Destination) tidyOnce(ctx context.Context) {
 	if err := d.meta.caughtUp(ctx); err != nil {
 		return
 	}
+	// Many at a time: a process that died in a stop of a thousand topics leaves as many, and what they ask for is gathered.
+	places := make(chan struct{}, 64)
+	var under sync.WaitGroup
 	for topic, m := range all {
-		t, ok := d.topic(topic)
-		var err error
-		switch {
-		case m.creating():
-			// Its creator alone knows whether it goes on; what it leads it adopts.
-			if m.Creator == d.cfg.NodeID && !d.settingsInUse(topic) && (!ok || !d.among(topic)) {
-				err = d.remembered.forget(ctx, topic, m.TopicID)
-			}
-		case !ok || t.ID != m.TopicID: // deleted: nothing is left to put back
-			err = d.remembered.forget(ctx, topic, m.TopicID)
-		default:
-			d.holdSoon(topic)
-			err = errors.Join(d.addAgain(ctx, topic, t.ID, nil), d.putBack(ctx, topic))
-			if !d.settingsInUse(topic) && !d.halfTaken(topic) {
-				err = errors.Join(err, d.endTaking(ctx, topic, t.ID, 0))
-			}
-		}
-		if err != nil && ctx.Err() == nil {
-			d.notice(Event{Kind: Trouble, Err: err, Text: "settings of topic " + topic + " are not put back yet; it is tried again"})
-		}
+		under.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			d.tidyTopic(ctx, topic, m)
+		})
 	}
+	under.Wait()
 	for _, l := range d.all() {
 		l.confirmTruncation(ctx)
 	}
 	d.reshape(ctx, all)
+}
+
+// tidyTopic finishes what is remembered of one topic.
+func (d *Destination) tidyTopic(ctx context.Context, topic string, m memory) {
+	t, ok := d.topic(topic)
+	var err error
+	switch {
+	case m.creating():
+		// Its creator alone knows whether it goes on; what it leads it adopts.
+		if m.Creator == d.cfg.NodeID && !d.settingsInUse(topic) && (!ok || !d.among(topic)) {
+			err = d.remembered.forget(ctx, topic, m.TopicID)
+		}
+	case !ok || t.ID != m.TopicID: // deleted: nothing is left to put back
+		err = d.remembered.forget(ctx, topic, m.TopicID)
+	default:
+		d.holdSoon(topic)
+		err = errors.Join(d.addAgain(ctx, topic, t.ID, nil), d.putBack(ctx, topic))
+		if !d.settingsInUse(topic) && !d.halfTaken(topic) {
+			err = errors.Join(err, d.endTaking(ctx, topic, t.ID, 0))
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		d.notice(Event{Kind: Trouble, Err: err, Text: "settings of topic " + topic + " are not put back yet; it is tried again"})
+	}
 }
 
 // halfTaken says whether this process is a replica of partitions of a topic that it does not lead: a take-over is under way, or was left.
