@@ -15,12 +15,24 @@ import (
 
 // Look is what a Collector asks for at each collection.
 type Look struct {
-	Node    string          // the name of the process's node
+	Node string // the name of the process's node
+	// DestinationClusterID is the destination's, "": what the mirrors say, and not known as long as they do not.
+	DestinationClusterID string
+
 	State   string          // of the node, see package node: "standing by", "running" …
 	Ready   bool            // it leads and follows what it should
 	Mirrors []mirror.Status // of the mirrors that run in this process; of two with one name the first counts
 	Taken   time.Time
 	Version string // of the program; "": what its build information says
+}
+
+// cluster is the destination's id. All mirrors of a process have one destination.
+func (l *Look) cluster() string {
+	id := l.DestinationClusterID
+	for i := range l.Mirrors {
+		id = cmp.Or(id, l.Mirrors[i].DestinationClusterID)
+	}
+	return id
 }
 
 // Collector is a prometheus.Collector over mirrors. Safe for concurrent use.
@@ -50,15 +62,15 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	l := c.look()
 	version, revision := built()
-	g := gauges{to}
-	g.set(buildInfo, 1, l.Node, cmp.Or(l.Version, version), revision, runtime.Version())
-	g.set(nodeUp, 1, l.Node)
-	g.yes(nodeReady, l.Ready, l.Node)
+	g := gauges{to, l.cluster()}
+	g.set(buildInfo, 1, l.Node, cmp.Or(l.Version, version), revision, runtime.Version(), g.cluster)
+	g.set(nodeUp, 1, l.Node, g.cluster)
+	g.yes(nodeReady, l.Ready, l.Node, g.cluster)
 	if l.State != "" {
-		g.set(nodeState, 1, l.Node, l.State)
+		g.set(nodeState, 1, l.Node, l.State, g.cluster)
 	}
-	g.set(nodeStart, float64(c.began.UnixMilli())/1000, l.Node)
-	g.set(nodeMirrors, float64(len(l.Mirrors)), l.Node)
+	g.set(nodeStart, float64(c.began.UnixMilli())/1000, l.Node, g.cluster)
+	g.set(nodeMirrors, float64(len(l.Mirrors)), l.Node, g.cluster)
 
 	seen := make(map[string]bool, len(l.Mirrors))
 	var names []string
@@ -71,7 +83,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	c.mu.Lock()
-	counted := c.counts.series(names) // sent without the lock: whoever tells of an event does not wait for whoever reads
+	counted := c.counts.series(names, g.cluster) // sent without the lock: whoever tells of an event does not wait for whoever reads
 	c.mu.Unlock()
 	for _, m := range append(counted, c.clients.series()...) {
 		to <- m
@@ -115,7 +127,10 @@ var built = sync.OnceValues(func() (version, revision string) {
 })
 
 // gauges sends gauges.
-type gauges struct{ to chan<- prometheus.Metric }
+type gauges struct {
+	to      chan<- prometheus.Metric
+	cluster string // the destination's id
+}
 
 func (g gauges) set(d *prometheus.Desc, value float64, labels ...string) {
 	g.to <- constant(d, prometheus.GaugeValue, value, labels...)

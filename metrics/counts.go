@@ -81,26 +81,26 @@ func (c *counts) destination(kind, topic string, now time.Time) {
 }
 
 // series are the counts of the mirrors that run, and of those of which something was counted.
-func (c *counts) series(running []string) []prometheus.Metric {
+func (c *counts) series(running []string, cluster string) []prometheus.Metric {
 	var all []prometheus.Metric
 	add := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		all = append(all, constant(d, kind, value, labels...))
 	}
 	for _, name := range running {
-		add(mirrorStoreTrouble, prometheus.GaugeValue, one(c.of(name).storeTrouble), name)
+		add(mirrorStoreTrouble, prometheus.GaugeValue, one(c.of(name).storeTrouble), name, cluster)
 	}
 	for name, m := range c.mirrors {
-		add(lostOffsets, prometheus.CounterValue, float64(m.lost), name)
-		add(droppedOffsets, prometheus.CounterValue, float64(m.dropped), name)
+		add(lostOffsets, prometheus.CounterValue, float64(m.lost), name, cluster)
+		add(droppedOffsets, prometheus.CounterValue, float64(m.dropped), name, cluster)
 		for kind, n := range m.kinds {
-			add(events, prometheus.CounterValue, float64(n), name, kind)
+			add(events, prometheus.CounterValue, float64(n), name, kind, cluster)
 		}
 	}
 	for kind, n := range c.destinationKinds {
-		add(destinationEvents, prometheus.CounterValue, float64(n), kind)
+		add(destinationEvents, prometheus.CounterValue, float64(n), kind, cluster)
 	}
 	for what, at := range c.told {
-		add(destinationTold, prometheus.GaugeValue, float64(at.UnixMilli())/1000, what[0], what[1])
+		add(destinationTold, prometheus.GaugeValue, float64(at.UnixMilli())/1000, what[0], what[1], cluster)
 	}
 	return all
 }

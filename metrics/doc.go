@@ -16,6 +16,10 @@ too, and its _unknown is 0.
 RPO is told as time: seconds since the last moment at which the worst copy held everything then known at the source (PartitionStatus.LagTime). While the source does not answer it grows; what
 is lost by a failover now was written there in this time.
 
+# Which cluster
+
+What is of a node or a mirror has the label destination_cluster_id: both sides may call their node 9999 and their mirror dr. It is empty for the moment until a process has asked its cluster.
+
 # How many series
 
 7 series for each partition that is mirrored: state, the source's end, the copy's end, what of it enough brokers hold, lag in offsets and in seconds, and whether the lag is unknown. A stopped

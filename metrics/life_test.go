@@ -12,10 +12,13 @@ import (
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 )
 
+// ofDestination is the label that everything has here.
+var ofDestination = regexp.MustCompile(`destination_cluster_id="[^"]*",`)
+
 // value is what one series has now.
 func value(t *testing.T, c *Collector, series string) (v float64, there bool) {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^clustermirror_` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(exposed(t, c))
+	m := regexp.MustCompile(`(?m)^clustermirror_` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(ofDestination.ReplaceAllString(exposed(t, c), ""))
 	if m == nil {
 		return 0, false
 	}

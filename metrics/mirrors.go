@@ -20,9 +20,9 @@ var states = func() []statemachine.State {
 // mirror sends what one mirror says of itself.
 func (g gauges) mirror(s *mirror.Status) {
 	name := s.Mirror
-	g.set(mirrorInfo, 1, name, s.SourceClusterID, s.DestinationClusterID)
-	g.yes(mirrorFenced, s.Fenced != nil, name)
-	g.set(mirrorTopics, float64(len(s.Topics)), name)
+	g.set(mirrorInfo, 1, name, s.SourceClusterID, g.cluster)
+	g.yes(mirrorFenced, s.Fenced != nil, name, g.cluster)
+	g.set(mirrorTopics, float64(len(s.Topics)), name, g.cluster)
 
 	var sum summary
 	for i := range s.Topics {
@@ -43,38 +43,39 @@ func (g gauges) mirror(s *mirror.Status) {
 			g.partition(p)
 		}
 	}
-	g.set(mirrorTopicsTrouble, float64(sum.troubled), name)
+	g.set(mirrorTopicsTrouble, float64(sum.troubled), name, g.cluster)
 	for _, state := range states {
-		g.set(mirrorPartitions, float64(sum.states[state]), name, state.String())
+		g.set(mirrorPartitions, float64(sum.states[state]), name, state.String(), g.cluster)
 	}
-	g.set(mirrorHalted, float64(sum.halted), name)
-	g.set(mirrorNotRetried, float64(sum.notRetried), name)
-	g.set(mirrorNeedConsent, float64(sum.needConsent), name)
-	g.set(mirrorUnknownAge, float64(sum.unknownAge), name)
-	g.yes(mirrorRPOUnknown, sum.unknownAge > 0, name)
+	g.set(mirrorHalted, float64(sum.halted), name, g.cluster)
+	g.set(mirrorNotRetried, float64(sum.notRetried), name, g.cluster)
+	g.set(mirrorNeedConsent, float64(sum.needConsent), name, g.cluster)
+	g.set(mirrorUnknownAge, float64(sum.unknownAge), name, g.cluster)
+	g.yes(mirrorRPOUnknown, sum.unknownAge > 0, name, g.cluster)
 	if sum.copies && sum.unknownAge == 0 {
-		g.set(mirrorRPO, sum.oldest.Seconds(), name)
+		g.set(mirrorRPO, sum.oldest.Seconds(), name, g.cluster)
 	}
-	g.set(mirrorLagUnknown, float64(sum.lagUnknown), name)
-	g.yes(mirrorSilenceUnknown, sum.asked && sum.answered.IsZero(), name)
+	g.set(mirrorLagUnknown, float64(sum.lagUnknown), name, g.cluster)
+	g.yes(mirrorSilenceUnknown, sum.asked && sum.answered.IsZero(), name, g.cluster)
 	if !sum.answered.IsZero() {
-		g.set(mirrorSilence, max(0, s.Taken.Sub(sum.answered)).Seconds(), name)
+		g.set(mirrorSilence, max(0, s.Taken.Sub(sum.answered)).Seconds(), name, g.cluster)
 	}
-	g.set(mirrorOpen, float64(sum.open), name)
-	g.set(mirrorGroups, float64(len(s.Metadata.FollowedGroups)), name)
-	g.sync(name, "groups", s.Taken, &s.Metadata.Groups)
-	g.sync(name, "settings", s.Taken, &s.Metadata.Configs)
-	g.sync(name, "rules", s.Taken, &s.Metadata.ACLs)
+	g.set(mirrorOpen, float64(sum.open), name, g.cluster)
+	g.set(mirrorGroups, float64(len(s.Metadata.FollowedGroups)), name, g.cluster)
+	follows := sum.copies || len(s.Topics) == 0 // of topics that are all stopped nothing is followed any more: what was, only grows old
+	g.sync(name, "groups", s.Taken, &s.Metadata.Groups, follows)
+	g.sync(name, "settings", s.Taken, &s.Metadata.Configs, follows)
+	g.sync(name, "rules", s.Taken, &s.Metadata.ACLs, follows)
 }
 
-func (g gauges) sync(name, part string, now time.Time, s *mirror.SyncStatus) {
-	off := s.Off != ""
-	g.yes(syncOff, off, name, part)
-	g.yes(syncTrouble, !off && s.Err != nil, name, part)
-	g.yes(syncUnknown, !off && s.At.IsZero(), name, part)
-	g.set(syncSkipped, float64(len(s.Skipped)), name, part)
+func (g gauges) sync(name, part string, now time.Time, s *mirror.SyncStatus, follows bool) {
+	off := s.Off != "" || !follows
+	g.yes(syncOff, off, name, part, g.cluster)
+	g.yes(syncTrouble, !off && s.Err != nil, name, part, g.cluster)
+	g.yes(syncUnknown, !off && s.At.IsZero(), name, part, g.cluster)
+	g.set(syncSkipped, float64(len(s.Skipped)), name, part, g.cluster)
 	if !off && !s.At.IsZero() {
-		g.set(syncAge, max(0, now.Sub(s.At)).Seconds(), name, part)
+		g.set(syncAge, max(0, now.Sub(s.At)).Seconds(), name, part, g.cluster)
 	}
 }
 

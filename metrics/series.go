@@ -13,53 +13,58 @@ func series(name, help string, labels ...string) *prometheus.Desc {
 	return d
 }
 
+// ofCluster is one that has the destination's cluster id as its last label, empty as long as it is not known: nodes and mirrors of two clusters may have the same names.
+func ofCluster(name, help string, labels ...string) *prometheus.Desc {
+	return series(name, help, append(labels, "destination_cluster_id")...)
+}
+
 // Of the process.
 var (
-	buildInfo   = series("build_info", "1: what this process runs.", "node", "version", "revision", "goversion")
-	nodeUp      = series("node_up", "1: the process answers.", "node")
-	nodeReady   = series("node_ready", "1: the node leads and follows what it should.", "node")
-	nodeState   = series("node_state", "1: the node is in this state. Others have no series.", "node", "state")
-	nodeStart   = series("node_start_time_seconds", "When this process began, in seconds since 1970.", "node")
-	nodeMirrors = series("node_mirrors", "Mirrors that run in this process.", "node")
+	buildInfo   = ofCluster("build_info", "1: what this process runs.", "node", "version", "revision", "goversion")
+	nodeUp      = ofCluster("node_up", "1: the process answers.", "node")
+	nodeReady   = ofCluster("node_ready", "1: the node leads and follows what it should.", "node")
+	nodeState   = ofCluster("node_state", "1: the node is in this state. Others have no series.", "node", "state")
+	nodeStart   = ofCluster("node_start_time_seconds", "When this process began, in seconds since 1970.", "node")
+	nodeMirrors = ofCluster("node_mirrors", "Mirrors that run in this process.", "node")
 )
 
 // Of a mirror.
 var (
-	mirrorInfo          = series("mirror_info", "1: the mirror runs in this process. An id is empty as long as nobody has told it.", "mirror", "source_cluster_id", "destination_cluster_id")
-	mirrorFenced        = series("mirror_fenced", "1: another process has the mirror, and this one serves nothing of it any more.", "mirror")
-	mirrorTopics        = series("mirror_topics", "Topics of the mirror.", "mirror")
-	mirrorTopicsTrouble = series("mirror_topics_in_trouble", "Topics that cannot be mirrored as they are.", "mirror")
-	mirrorPartitions    = series("mirror_partitions", "Partitions in this state, without those that another process has.", "mirror", "state")
-	mirrorHalted        = series("mirror_halted_partitions", "Partitions that another process has, and that this one has stopped serving.", "mirror")
-	mirrorNotRetried    = series("mirror_failed_partitions_not_retried", "FAILED partitions that are not tried again by themselves: a person has to act.", "mirror")
-	mirrorNeedConsent   = series("mirror_partitions_needing_consent", "Partitions whose start would drop records of the copy, and waits for a person's consent.", "mirror")
-	mirrorRPO           = series("mirror_rpo_seconds",
+	mirrorInfo          = ofCluster("mirror_info", "1: the mirror runs in this process. An id is empty as long as nobody has told it.", "mirror", "source_cluster_id")
+	mirrorFenced        = ofCluster("mirror_fenced", "1: another process has the mirror, and this one serves nothing of it any more.", "mirror")
+	mirrorTopics        = ofCluster("mirror_topics", "Topics of the mirror.", "mirror")
+	mirrorTopicsTrouble = ofCluster("mirror_topics_in_trouble", "Topics that cannot be mirrored as they are.", "mirror")
+	mirrorPartitions    = ofCluster("mirror_partitions", "Partitions in this state, without those that another process has.", "mirror", "state")
+	mirrorHalted        = ofCluster("mirror_halted_partitions", "Partitions that another process has, and that this one has stopped serving.", "mirror")
+	mirrorNotRetried    = ofCluster("mirror_failed_partitions_not_retried", "FAILED partitions that are not tried again by themselves: a person has to act.", "mirror")
+	mirrorNeedConsent   = ofCluster("mirror_partitions_needing_consent", "Partitions whose start would drop records of the copy, and waits for a person's consent.", "mirror")
+	mirrorRPO           = ofCluster("mirror_rpo_seconds",
 		"How old the oldest copy is: seconds since the last moment at which it held everything then known at the "+
 			"source, of the partition that is worst. Absent while it is unknown of any.", "mirror")
-	mirrorRPOUnknown     = series("mirror_rpo_unknown", "1: there are copies of unknown age.", "mirror")
-	mirrorUnknownAge     = series("mirror_copies_of_unknown_age", "Partitions of which it is not known how old their copy is, and topics that have no copy yet.", "mirror")
-	mirrorLagUnknown     = series("mirror_lag_unknown_partitions", "Partitions whose lag in offsets cannot be measured now.", "mirror")
-	mirrorSilence        = series("mirror_source_silence_seconds", "Seconds since the source last said where any partition ends that is to be mirrored. Absent when it never has.", "mirror")
-	mirrorSilenceUnknown = series("mirror_source_silence_unknown", "1: the source has never said so in this process, though partitions are to be mirrored.", "mirror")
-	mirrorOpen           = series("mirror_open_transactions", "Transactions that are open in the copies: a failover aborts them.", "mirror")
-	mirrorStoreTrouble   = series("mirror_store_trouble", "1: the state store does not take what is written.", "mirror")
-	mirrorGroups         = series("mirror_groups", "Groups of the source that are followed.", "mirror")
-	syncAge              = series("mirror_sync_age_seconds",
+	mirrorRPOUnknown     = ofCluster("mirror_rpo_unknown", "1: there are copies of unknown age.", "mirror")
+	mirrorUnknownAge     = ofCluster("mirror_copies_of_unknown_age", "Partitions of which it is not known how old their copy is, and topics that have no copy yet.", "mirror")
+	mirrorLagUnknown     = ofCluster("mirror_lag_unknown_partitions", "Partitions whose lag in offsets cannot be measured now.", "mirror")
+	mirrorSilence        = ofCluster("mirror_source_silence_seconds", "Seconds since the source last said where any partition ends that is to be mirrored. Absent when it never has.", "mirror")
+	mirrorSilenceUnknown = ofCluster("mirror_source_silence_unknown", "1: the source has never said so in this process, though partitions are to be mirrored.", "mirror")
+	mirrorOpen           = ofCluster("mirror_open_transactions", "Transactions that are open in the copies: a failover aborts them.", "mirror")
+	mirrorStoreTrouble   = ofCluster("mirror_store_trouble", "1: the state store does not take what is written.", "mirror")
+	mirrorGroups         = ofCluster("mirror_groups", "Groups of the source that are followed.", "mirror")
+	syncAge              = ofCluster("mirror_sync_age_seconds",
 		"Seconds since this part of metadata sync (groups, settings, rules) last came to its end without an "+
 			"error. Absent when it never has, and when it is off.", "mirror", "part")
-	syncUnknown = series("mirror_sync_unknown", "1: this part is to be followed, and no look has come to its end in this process.", "mirror", "part")
-	syncOff     = series("mirror_sync_off", "1: this part is not followed at all: one side cannot, or nothing is to be followed.", "mirror", "part")
-	syncTrouble = series("mirror_sync_trouble", "1: the last look at this part ended with an error.", "mirror", "part")
-	syncSkipped = series("mirror_sync_skipped", "What the last look at this part left alone.", "mirror", "part")
+	syncUnknown = ofCluster("mirror_sync_unknown", "1: this part is to be followed, and no look has come to its end in this process.", "mirror", "part")
+	syncOff     = ofCluster("mirror_sync_off", "1: this part is not followed at all: one side cannot, or nothing is to be followed.", "mirror", "part")
+	syncTrouble = ofCluster("mirror_sync_trouble", "1: the last look at this part ended with an error.", "mirror", "part")
+	syncSkipped = ofCluster("mirror_sync_skipped", "What the last look at this part left alone.", "mirror", "part")
 )
 
 // Counted in this process.
 var (
-	lostOffsets       = series("mirror_lost_offsets_total", "Offsets that were gone at the source before they were copied.", "mirror")
-	droppedOffsets    = series("mirror_dropped_offsets_total", "Offsets that were cut from copies.", "mirror")
-	events            = series("events_total", "Events of mirrors by kind, as package mirror names them.", "mirror", "kind")
-	destinationEvents = series("destination_events_total", "What the destination told, by kind, as package kraft names them.", "kind")
-	destinationTold   = series("destination_last_event_timestamp_seconds", "When the destination last told something of a topic that needs a person, in seconds since 1970.", "kind", "topic")
+	lostOffsets       = ofCluster("mirror_lost_offsets_total", "Offsets that were gone at the source before they were copied.", "mirror")
+	droppedOffsets    = ofCluster("mirror_dropped_offsets_total", "Offsets that were cut from copies.", "mirror")
+	events            = ofCluster("events_total", "Events of mirrors by kind, as package mirror names them.", "mirror", "kind")
+	destinationEvents = ofCluster("destination_events_total", "What the destination told, by kind, as package kraft names them.", "kind")
+	destinationTold   = ofCluster("destination_last_event_timestamp_seconds", "When the destination last told something of a topic that needs a person, in seconds since 1970.", "kind", "topic")
 )
 
 // Of a partition. Each of these is one series a partition: more names cost more than they tell.

@@ -19,6 +19,8 @@ type Config struct {
 	Name string
 	// Open opens the log of states, wishes and reports. The node closes it.
 	Open func(ctx context.Context) (Records, error)
+	// ClusterID asks the destination for its cluster id, which metrics have as a label; nil: it is known only when the node has joined.
+	ClusterID func(ctx context.Context) (string, error)
 	// Join joins the destination. It returns when the node's turn has come: until then it stands by, and says so to Hooks. The node closes what it returns.
 	Join func(ctx context.Context, records keyedlog.Log, hooks Hooks) (Destination, error)
 	// OpenSource opens the source of a mirror from its settings (kafkasource.Open).

@@ -39,6 +39,7 @@ type Node struct {
 
 	mu          sync.Mutex
 	destination Destination
+	clusterID   string // the destination's, "" as long as it is not known
 	state       State
 	since       time.Time
 	why         string    // of the state, "" if it needs none
@@ -83,6 +84,9 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, n.records.Close()) }()
 	n.control = mirror.NewControl(n.records)
+	if n.cfg.ClusterID != nil {
+		n.learnCluster(ctx, n.cfg.ClusterID) // before it may have to stand by: alarms compare processes of one cluster
+	}
 
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -103,6 +107,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	n.mu.Lock()
 	n.destination = destination
 	n.mu.Unlock()
+	n.learnCluster(ctx, destination.ClusterID)
 	n.enter(Running, "")
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -130,6 +135,20 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	}
 	return destination.Close()
 }
+
+// learnCluster notes the destination's cluster id. Nothing but metrics depends on it.
+func (n *Node) learnCluster(ctx context.Context, ask func(context.Context) (string, error)) {
+	bounded, stop := context.WithTimeout(ctx, clusterIDBound)
+	defer stop()
+	if id, err := ask(bounded); err == nil && id != "" {
+		n.mu.Lock()
+		n.clusterID = id
+		n.mu.Unlock()
+	}
+}
+
+// clusterIDBound is how long the destination is asked for its cluster id.
+const clusterIDBound = 5 * time.Second
 
 // whyOut tells a node that was thrown out from one in whose place another process is, as after it was held up for longer than a session: that one may be started again, and stands by.
 func (n *Node) whyOut(out error, d Destination) error {

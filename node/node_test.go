@@ -398,7 +398,7 @@ func TestPages(t *testing.T) {
 			return w.Code, w.Body.String()
 		}
 		until(t, "it runs", func() bool { return r.Status().State == Running })
-		for path, says := range map[string]string{"/healthz": "alive", "/readyz": "ready", "/metrics": "clustermirror_node_ready", "/status": `"State": "running"`} {
+		for path, says := range map[string]string{"/healthz": "alive", "/readyz": "ready", "/metrics": `clustermirror_node_ready{destination_cluster_id="standby",node=`, "/status": `"State": "running"`} {
 			if status, body := ask(path); status != http.StatusOK || !strings.Contains(body, says) {
 				t.Errorf("%s: %d %s", path, status, body)
 			}

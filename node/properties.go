@@ -17,6 +17,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/clustermirror/clustermirror/internal/closest"
 	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
 	"github.com/clustermirror/clustermirror/keyedlog"
@@ -193,8 +196,7 @@ func (f *File) Config() Config {
 	}
 	return Config{
 		Name: strconv.Itoa(int(p.id)), Mirrors: p.names.Includes, Options: p.options, HTTP: p.http, DrainBound: p.drain, Sink: sink, Logger: f.logger, OpenSource: kafkasource.Open,
-		Open: f.open,
-		Join: f.join,
+		Open: f.open, ClusterID: f.clusterID, Join: f.join,
 	}
 }
 
@@ -206,6 +208,18 @@ func (f *File) Records(ctx context.Context) (*kafkastore.Store, error) {
 		Seeds: client.Seeds(), ClientOptions: client.Options(), StatePartitions: p.options.StatePartitions, ReplicationFactor: p.options.StateReplicationFactor,
 		Notice: func(err error) { f.logger.Warn("a record that does not count", "error", err) },
 	})
+}
+
+// clusterID asks the brokers of bootstrap.servers which cluster they are.
+func (f *File) clusterID(ctx context.Context) (string, error) {
+	connection := f.connections[""]
+	client, err := kgo.NewClient(append(connection.Options(), kgo.SeedBrokers(connection.Seeds()...))...)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	cluster, err := kadm.NewClient(client).BrokerMetadata(ctx)
+	return cluster.Cluster, err
 }
 
 // open opens the log, and makes its topics if they are not there: once this node is a broker the cluster might place them on it.

@@ -39,6 +39,7 @@ type Status struct {
 	Reasons []string        // why it is not ready, none if it is
 	Mirrors []MirrorStatus  // by name: those that it runs or should run
 	looks   []mirror.Status // of those that are open
+	cluster string          // the destination's id
 }
 
 // MirrorStatus is one mirror of a node.
@@ -77,7 +78,7 @@ func (s Status) String() string {
 // Status says how the node is. It asks nobody, and may be called at any time.
 func (n *Node) Status() Status {
 	n.mu.Lock()
-	s := Status{Node: n.cfg.Name, Version: n.cfg.Version, State: n.state, Since: n.since, Taken: time.Now()}
+	s := Status{Node: n.cfg.Name, Version: n.cfg.Version, State: n.state, Since: n.since, Taken: time.Now(), cluster: n.clusterID}
 	destination, why, reading := n.destination, n.why, n.reading
 	runs := make([]*run, 0, len(n.runs))
 	for _, r := range n.runs {
@@ -116,5 +117,5 @@ func (n *Node) Status() Status {
 // look is the status as metrics want it.
 func (n *Node) look() metrics.Look {
 	s := n.Status()
-	return metrics.Look{Node: s.Node, State: s.State.String(), Ready: s.Ready(), Mirrors: s.looks, Taken: s.Taken, Version: s.Version}
+	return metrics.Look{Node: s.Node, DestinationClusterID: s.cluster, State: s.State.String(), Ready: s.Ready(), Mirrors: s.looks, Taken: s.Taken, Version: s.Version}
 }

@@ -2,6 +2,7 @@ package nodelife_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -27,7 +28,7 @@ func TestNodeRunsWhatVerbsSay(t *testing.T) {
 	create(t, from, to, "node-dr")
 	verb(t, to, 0, "--start", "--mirror", "node-dr", "--topics", topic)
 	until(t, to, "node-dr", topic+"-0  MIRRORING  10", topic+"-1  MIRRORING  0")
-	if status, body := p.get("/metrics"); status != http.StatusOK || !strings.Contains(body, `clustermirror_node_ready{node="9999"} 1`) {
+	if status, body := p.get("/metrics"); status != http.StatusOK || !strings.Contains(body, fmt.Sprintf(`clustermirror_node_ready{destination_cluster_id="%s",node="9999"} 1`, to.ID())) {
 		t.Errorf("/metrics: %d\n%s", status, body)
 	}
 	if status, body := p.get("/healthz"); status != http.StatusOK {
