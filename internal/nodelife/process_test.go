@@ -177,24 +177,30 @@ func (p *process) standsBy() {
 	})
 }
 
-// mirror runs the command line against the cluster and returns what it printed.
-func verb(t *testing.T, c *kafkatest.Cluster, want int, args ...string) string {
+// tried runs the command line against the cluster and returns what it printed, and its exit status.
+func tried(t *testing.T, c *kafkatest.Cluster, args ...string) (printed string, status int) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), bound)
 	defer stop()
-	cmd := exec.CommandContext(ctx, command(t), append([]string{"--bootstrap-server", strings.Join(c.Bootstrap(), ",")}, args...)...)
-	out, err := cmd.CombinedOutput()
-	status := 0
+	out, err := exec.CommandContext(ctx, command(t), append([]string{"--bootstrap-server", strings.Join(c.Bootstrap(), ",")}, args...)...).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		status = exit.ExitCode()
-	} else if err != nil {
+		return string(out), exit.ExitCode()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
+	return string(out), 0
+}
+
+// verb is tried, and has to end with an exit status.
+func verb(t *testing.T, c *kafkatest.Cluster, want int, args ...string) string {
+	t.Helper()
+	out, status := tried(t, c, args...)
 	if status != want {
 		t.Fatalf("kafka-mirror %s: exit status %d, want %d:\n%s", strings.Join(args, " "), status, want, out)
 	}
-	return string(out)
+	return out
 }
 
 // create makes a mirror of from in to.
@@ -212,10 +218,7 @@ func until(t *testing.T, c *kafkatest.Cluster, name string, words ...string) str
 	t.Helper()
 	var out string
 	lives.Eventually(t, fmt.Sprintf("%q in the description of %s", words, name), func() (bool, string) {
-		ctx, stop := context.WithTimeout(t.Context(), bound)
-		defer stop()
-		b, _ := exec.CommandContext(ctx, command(t), "--bootstrap-server", strings.Join(c.Bootstrap(), ","), "--describe", "--mirror", name).CombinedOutput() // its exit status says how the mirror is
-		out = string(b)
+		out, _ = tried(t, c, "--describe", "--mirror", name) // its exit status says how the mirror is
 		for _, w := range words {
 			if !strings.Contains(out, w) {
 				return false, out

@@ -67,7 +67,7 @@ func TestHangUpTakesNewCredentialsUp(t *testing.T) {
 	mirroring := func(topic string) {
 		t.Helper()
 		lives.Eventually(t, topic+" is mirrored", func() (bool, string) {
-			out := say("--describe")
+			out, _ := tried(t, to, "--describe", "--mirror", "reload-dr", "--command-config", commandFile) // its exit status says how the mirror is
 			return strings.Contains(out, topic+"-0") && strings.Contains(out[strings.Index(out, topic+"-0"):], "MIRRORING"), out
 		})
 	}
