@@ -221,3 +221,13 @@ func TestGiveUpRecordsNothingBeforeItLooked(t *testing.T) {
 		t.Errorf("%+v, %v", history, err)
 	}
 }
+
+// TestWhoIsKnownWhereNobodySays: the history has user, host and program also of who says none of them.
+func TestWhoIsKnownWhereNobodySays(t *testing.T) {
+	if who := completed(mirror.Operator{}); who.User == "" || who.Host == "" || who.Client == "" {
+		t.Errorf("%+v", who)
+	}
+	if said := (mirror.Operator{User: "anna", Host: "desk", Client: "kafka-mirror"}); completed(said) != said {
+		t.Errorf("%+v", completed(said))
+	}
+}
