@@ -83,7 +83,7 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 	if err := c.askDestination(ctx); err != nil {
 		return c.nothing(err)
 	}
-	unopened := c.unopened(ctx)
+	unopened, episodes := c.unopened(ctx), c.episodes(ctx)
 	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
 		var out outcome
 		if err := c.strict("a stop, which opens topics for clients,", r.Clusters); err != nil {
@@ -127,6 +127,7 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		}
 		c.warnUnattended(r)
 		out.notes = append(out.notes, c.openTransactions(r)...)
+		out.notes = append(out.notes, c.unlookedGroups(&before, r, episodes)...)
 		out.notes = append(out.notes, c.denials(s, r)...)
 		if len(names) == 0 {
 			out.notes = append(out.notes, "no topic of this mirror is to be stopped")
@@ -159,6 +160,64 @@ func (c *call) openTransactions(r *Result) (lines []string) {
 		lines = append(lines, fmt.Sprintf("and transactions of %d more partitions will be aborted", more))
 	}
 	return lines
+}
+
+// episodes are those that the state store has of this mirror's partitions. Only where groups were looked at the store is asked, and nothing waits for it: without it what is known of groups is
+// taken to be of now.
+func (c *call) episodes(ctx context.Context) map[statemachine.Key]int32 {
+	all := map[statemachine.Key]int32{}
+	if len(c.known.groupEpisodes(c.cfg.Mirror)) == 0 {
+		return all
+	}
+	bounded, stop := context.WithTimeout(ctx, askBound)
+	defer stop()
+	_ = c.cfg.States.Load(bounded, func(e statemachine.Entry) error {
+		if e.Key.Mirror == c.cfg.Mirror {
+			all[e.Key] = e.State.Episode
+		}
+		return nil
+	})
+	return all
+}
+
+// unlookedGroups says that groups of what is stopped were never looked at, so that nobody knows where they go on.
+func (c *call) unlookedGroups(before *ControlState, r *Result, episodes map[statemachine.Key]int32) []string {
+	if entry, _ := before.Mirror(c.cfg.Mirror); entry.followsNoGroup() {
+		return nil
+	}
+	off, stops := map[string]bool{}, map[string]bool{}
+	for _, n := range c.reports.Nodes {
+		off[n.Owner] = off[n.Owner] || n.Mirror == c.cfg.Mirror && n.Groups != nil && n.Groups.Off != ""
+	}
+	for _, t := range r.Topics {
+		stops[t.Topic] = t.Err == nil && t.Changed
+	}
+	looked, named := before.groupEpisodes(c.cfg.Mirror), map[TopicPartition]bool{}
+	groups, _ := GroupStatuses(*before, c.cfg.Mirror) // of one that cannot be read nothing is known
+	for _, g := range groups {
+		for _, p := range g.Partitions {
+			named[p.TopicPartition] = true
+		}
+	}
+	var unlooked []string
+	all := 0
+	for _, p := range c.reports.Partitions {
+		if p.Mirror != c.cfg.Mirror || p.State == statemachine.Stopped || !stops[p.Topic] {
+			continue
+		}
+		all++
+		var in *int32
+		if episode, known := episodes[statemachine.Key{Mirror: p.Mirror, TopicID: p.TopicID, Partition: p.Partition}]; known {
+			in = &episode
+		}
+		if !off[p.Owner] && !named[TopicPartition{p.Topic, p.Partition}] && !looked[p.Topic].overIn(p.Partition, in) {
+			unlooked = append(unlooked, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
+		}
+	}
+	if len(unlooked) == 0 {
+		return nil
+	}
+	return []string{"GROUPS: " + unlookedWords(unlooked, len(unlooked) == all)}
 }
 
 // denials say which rules refuse clients of the topics that a result opens.

@@ -38,8 +38,9 @@ type Description struct {
 	opened     map[TopicPartition]bool      // partitions that are STOPPED: their groups are not followed any more
 	stopping   map[TopicPartition]bool      // the others of topics that are wanted stopped
 	copies     map[TopicPartition]metadatasync.Copy
-	deaf       bool // reports cannot be read: nothing is known of processes, which does not say that there are none
-	unwatched  bool // the silence of processes may be that of their clocks: they were not watched for long enough
+	unfollowed map[TopicPartition]bool // partitions that are not STOPPED, and whose groups were not looked at since their mirroring began; none where groups are not followed at all
+	deaf       bool                    // reports cannot be read: nothing is known of processes, which does not say that there are none
+	unwatched  bool                    // the silence of processes may be that of their clocks: they were not watched for long enough
 }
 
 // DescribedNode is one process that runs, or ran, the mirror.
@@ -80,6 +81,7 @@ type DescribedPartition struct {
 	Owner            string // of the report
 	start            int64  // of the copy, as reported
 	stored           bool   // State is the state store's
+	episode          *int32 // the state store's; nil: it has none
 	said             string // the state that Owner reported since it began to run, "" if it did not
 }
 
@@ -270,7 +272,7 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 			}
 		}
 		if e, ok := stored[statemachine.Key{Mirror: d.Mirror, TopicID: topic.ID, Partition: x.Partition}]; ok {
-			x.stored = true
+			x.stored, x.episode = true, &e.State.Episode
 			if state := e.State.State.String(); state != x.State || e.State.ErrorMessage != "" {
 				x.State, x.Reason = state, e.State.ErrorMessage
 			}

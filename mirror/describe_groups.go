@@ -14,6 +14,8 @@ import (
 
 // fillGroups takes in what the desired state and the reports have of groups.
 func (d *Description) fillGroups(s *ControlState, reports *Reports) {
+	entry, _ := s.Mirror(d.Mirror)
+	episodes, off := s.groupEpisodes(d.Mirror), map[string]bool{}
 	groups, err := GroupStatuses(*s, d.Mirror)
 	d.Groups = groups
 	if err != nil {
@@ -35,8 +37,12 @@ func (d *Description) fillGroups(s *ControlState, reports *Reports) {
 		if n.Mirror == d.Mirror && !ahead(n.GroupsSeen, d.Taken) {
 			looked[n.Owner] = n.GroupsSeen
 		}
+		if n.Mirror == d.Mirror && n.Groups != nil && n.Groups.Off != "" {
+			off[n.Owner] = true
+		}
 	}
 	d.looked, d.opened, d.stopping, d.copies = map[TopicPartition]time.Time{}, map[TopicPartition]bool{}, map[TopicPartition]bool{}, map[TopicPartition]metadatasync.Copy{}
+	d.unfollowed = map[TopicPartition]bool{}
 	for _, t := range d.Topics {
 		for _, p := range t.Partitions {
 			tp := TopicPartition{t.Topic, p.Partition}
@@ -48,6 +54,9 @@ func (d *Description) fillGroups(s *ControlState, reports *Reports) {
 				c.Replicated = end // beyond it are records of the destination's own
 			}
 			d.copies[tp] = c
+			if p.State != statemachine.Stopped.String() && !off[p.Owner] && !entry.followsNoGroup() {
+				d.unfollowed[tp] = !episodes[t.Topic].overIn(p.Partition, p.episode)
+			}
 			switch {
 			case p.State == statemachine.Stopped.String():
 				d.opened[tp] = true
@@ -121,9 +130,12 @@ func (d *Description) groupsLine() string {
 	case until > 0:
 		line += fmt.Sprintf("%d followed until the stop, ", until)
 	}
-	if looked.IsZero() {
+	switch {
+	case looked.IsZero() && len(d.Topics) > 0 && !slices.ContainsFunc(d.Topics, func(t DescribedTopic) bool { return t.want != statemachine.WantStopped }):
+		line += "never followed before the stop" // no look is about them any more
+	case looked.IsZero():
 		line += d.unlooked()
-	} else {
+	default:
 		line += "looked at " + age(d.Taken.Sub(looked))
 	}
 	if len(out) > 0 {
@@ -229,7 +241,7 @@ func (d *Description) advice(g *GroupStatus) []string {
 }
 
 // GroupsOf is what a person has to know of groups before these topics are stopped, as FailoverPlan has it: those that would be on both sides, are active at the destination, or were not in step
-// when they were recorded last, and where each group goes on. "": no group reads the topics.
+// when they were recorded last, and where each group goes on; or that groups of these topics were never looked at, so that nobody knows. "": no group reads the topics.
 func (d Description) GroupsOf(topics ...string) string {
 	p := d.groupsPlan(topics)
 	var t planText
@@ -263,7 +275,11 @@ func (d *Description) groupsPlan(topics []string) *FailoverPlan {
 		}
 		for _, x := range t.Partitions {
 			c := d.copies[TopicPartition{t.Topic, x.Partition}]
-			s.Partitions = append(s.Partitions, PartitionStatus{Topic: t.Topic, Partition: x.Partition, Start: c.Start, Replicated: c.Replicated})
+			if slices.Contains(topics, t.Topic) && !stopped(t.MirrorName) {
+				p.stops++
+			}
+			s.Partitions = append(s.Partitions, PartitionStatus{Topic: t.Topic, Partition: x.Partition, Start: c.Start, Replicated: c.Replicated,
+				GroupsUnlooked: d.unfollowed[TopicPartition{t.Topic, x.Partition}]})
 		}
 	}
 	p.addGroups(&s, math.MaxInt64) // of a group in which nothing changes nothing new is recorded, so none is old

@@ -103,6 +103,11 @@ func TestDescribeSaysWhichGroupsAStopTearsApart(t *testing.T) {
 	}
 	remember(t, c, "m", groupMemory{Group: "g", Looked: long, Partitions: at("orders", "clicks")}, groupMemory{Group: "quiet", Looked: long, Partitions: at("orders")},
 		groupMemory{Group: "moved", Looked: long, Partitions: at("done", "orders")}, groupMemory{Group: "elsewhere", Looked: long, Partitions: at("held")})
+	looked, err := groupEpisodes{Topic: "orders", Episodes: map[int32]int32{0: 0, 1: 0}}.encode("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUpdate(t, c, func(s *ControlState) { s.setProvenance(looked) })
 	d := describe(t, w, c)
 	text := d.GroupsOf("orders")
 	for _, want := range []string{"GROUPS: 1 ON BOTH SIDES, 2 in step; see below: g\n", "g SPANS BOTH SIDES: orders stops with this plan, clicks stays in the mirror\n",

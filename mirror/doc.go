@@ -105,7 +105,7 @@ and has to be named, because there is no default.
 
 # Groups, topic settings, access rules
 
-At every refresh (Config.RefreshInterval) at which the source answers and is fetched from, a mirror also looks at what its records need around them. The three parts run beside each other and
+At every refresh (Config.RefreshInterval) at which the source answers and is fetched from, and at groups also when mirroring begins, a mirror looks at what its records need around them. The three parts run beside each other and
 beside the copying; Status.Metadata says how each stands, events (SyncTrouble, SyncSkipped) tell what is new, and nothing of it stops a record. Topics that are paused, failed or stopped take no
 part, and after a failover nothing of it is written any more. A part that one side cannot do (an ability of metadata.go that it lacks, no authorizer) is off, and said once.
 

@@ -248,6 +248,15 @@ func (e groupEpisodes) over(partition, episode int32) bool {
 	return e.Unread || ok && at == episode
 }
 
+// overIn is over, also where the episode is not known: then any will do.
+func (e groupEpisodes) overIn(partition int32, episode *int32) bool {
+	if episode == nil {
+		_, ok := e.Episodes[partition]
+		return e.Unread || ok
+	}
+	return e.over(partition, *episode)
+}
+
 // first says whether a group that is not remembered in this episode of a partition is looked at for the first time since it began.
 func (e groupEpisodes) first(partition, episode int32, group string) bool {
 	return !e.over(partition, episode) || slices.Contains(e.Except[partition], group)

@@ -872,6 +872,9 @@ func (m *Mirror) emitNote(r *runner, n partition.Note) {
 	switch n.Kind {
 	case partition.StateChanged:
 		m.emit(StateChanged{meta, n.From, n.To, n.Message, n.NonRetryable})
+		if n.To == statemachine.Mirroring {
+			m.syncing.begun(r)
+		}
 		m.stateChanged()
 	case partition.RecordsDropped:
 		m.emit(RecordsDropped{meta, n.Truncated.From, n.Truncated.To, n.Truncated.Reason})

@@ -44,6 +44,7 @@ type FailoverPlan struct {
 	GroupsUnlooked []string `json:"groupsUnlooked,omitempty"`
 	Reason         string   `json:"reason,omitempty"` // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
 
+	stops  int                          // of a description, which has no Partitions: how many will be stopped
 	looked map[TopicPartition]time.Time // of a description: when the process that has a partition looked at groups last; nil in a plan
 }
 

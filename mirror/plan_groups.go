@@ -307,6 +307,10 @@ func (p *FailoverPlan) groupsLine() string {
 	if len(names) > 0 {
 		line += "; see below: " + few(names)
 	}
+	young := p.GroupsError == notLookedYet && line == "" && p.SourceError == "" // its first look is about to be made
+	if placeless := p.placeless(); len(placeless) > 0 && !young {
+		line = strings.TrimPrefix(line+"; ", "; ") + unlookedWords(placeless, len(placeless) == p.stopping())
+	}
 	if p.GroupsError == notLookedYet && line == "" {
 		return "GROUPS: not looked at yet: this process looks at its next refresh (every 30 s unless set otherwise); plan again then"
 	}
@@ -317,6 +321,26 @@ func (p *FailoverPlan) groupsLine() string {
 		line = "GROUPS: " + line
 	}
 	return line
+}
+
+// placeless are the partitions whose groups were not looked at, without those of which an earlier look knows some.
+func (p *FailoverPlan) placeless() []string {
+	known := map[string]bool{}
+	for i := range p.GroupPlaces {
+		known[fmt.Sprintf("%s-%d", p.GroupPlaces[i].Topic, p.GroupPlaces[i].Partition)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(p.GroupsUnlooked), func(tp string) bool { return known[tp] })
+}
+
+// stopping counts the partitions that will be stopped.
+func (p *FailoverPlan) stopping() int {
+	n := p.stops
+	for i := range p.Partitions {
+		if p.Partitions[i].Outcome == OutcomeStop {
+			n++
+		}
+	}
+	return n
 }
 
 // groupsText is what a person has to know of single groups.
@@ -377,7 +401,7 @@ func (p *FailoverPlan) groupsText(t *planText) {
 
 // placesText is where groups go on, one line for each group and partition.
 func (p *FailoverPlan) placesText(t *planText) {
-	if len(p.GroupsUnlooked) > 0 && (len(p.GroupPlaces) > 0 || p.GroupsError != notLookedYet) {
+	if len(p.GroupsUnlooked) > 0 && (len(p.GroupPlaces) > 0 || len(p.GroupsUnlooked) < p.stopping() && p.GroupsError != notLookedYet) {
 		t.line("")
 		t.line("of %s groups were not looked at since mirroring began: what the source has of them is not known, and nothing follows to the destination", few(p.GroupsUnlooked))
 	}

@@ -105,6 +105,13 @@ func (f GroupFilter) Matches(group string) bool {
 	return (len(f.include) == 0 || f.include.matches(group)) && !f.exclude.matches(group)
 }
 
+// nothing says that no group is followed, as far as that can be seen without names: a pattern that is excluded is any name's.
+func (f GroupFilter) nothing() bool {
+	return slices.ContainsFunc(f.exclude, func(p *regexp.Regexp) bool {
+		return slices.Contains([]string{".*", ".+"}, strings.TrimPrefix(p.String(), "(?s)"))
+	})
+}
+
 // GroupFilter is the effective filter of groups. Errors: a *SettingError that is ErrPattern.
 func (s Settings) GroupFilter() (GroupFilter, error) {
 	include, err := s.patterns(groupsIncludeSetting)

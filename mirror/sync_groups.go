@@ -228,7 +228,7 @@ func (g *groupSync) look(ctx context.Context) (left found, err error) {
 
 // begin takes in what is known before anybody is asked.
 func (l *groupLook) begin(s *ControlState) {
-	l.episodes, l.fresh, l.dropped, l.resting = l.groupSync.episodes(s), map[TopicPartition]bool{}, map[TopicPartition]int64{}, map[TopicPartition]bool{}
+	l.episodes, l.fresh, l.dropped, l.resting = s.groupEpisodes(l.m.cfg.Name), map[TopicPartition]bool{}, map[TopicPartition]int64{}, map[TopicPartition]bool{}
 	for _, r := range l.m.memberRunners() {
 		p, followed := l.partitions[r.tp]
 		if !followed {
@@ -334,17 +334,6 @@ func (l *groupLook) ask(ctx context.Context, reader GroupReader, follows func(st
 
 // who names a group in a line.
 func (g Group) who() string { return g.Kind.String() + " " + OneLine(g.Name) }
-
-// episodes is in which episode the groups of each topic's partitions were looked at first. What cannot be read counts as looked at: nobody's group is taken over because of it.
-func (g *groupSync) episodes(s *ControlState) map[string]groupEpisodes {
-	all := map[string]groupEpisodes{}
-	for _, p := range s.provenanceOfKind(g.m.cfg.Name, groupEpisodesProvenance) {
-		e, _, err := decodeGroupEpisodes(p)
-		e.Unread = err != nil
-		all[p.Name] = e
-	}
-	return all
-}
 
 // firstLooks is which partitions' first look has come to its end with this one, and which groups could not be looked at in it. As long as some broker has not told its groups it goes on.
 func (l *groupLook) firstLooks(complete bool) map[string]groupEpisodes {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type syncing struct {
 	rules    *ruleSync
 	parts    []*syncPart
 	remember remembering
+	soon     atomic.Bool // a look at groups is about to be made because of partitions whose mirroring has begun
 }
 
 func newSyncing(m *Mirror) *syncing {
@@ -47,6 +49,30 @@ func (s *syncing) refreshed() {
 		default: // it is still at the look before
 		}
 	}
+}
+
+// firstLookAfter is how long partitions whose mirroring has begun wait for others: one look is made for all of them.
+const firstLookAfter = time.Second
+
+// begun has groups looked at soon: of a partition whose mirroring has just begun nobody knows where groups go on, and the source may die before the next refresh.
+func (s *syncing) begun(r *runner) {
+	r.coreMu.Lock()
+	episode := r.core.Status().Record.Episode
+	r.coreMu.Unlock()
+	if s.m.looks.over(r.tp, episode) || s.soon.Swap(true) {
+		return
+	}
+	s.m.spawn(func() {
+		on := s.m.pause(s.m.ctx, firstLookAfter)
+		s.soon.Store(false)
+		if !on {
+			return
+		}
+		select {
+		case s.parts[0].kick <- struct{}{}:
+		default: // it is still at the look before
+		}
+	})
 }
 
 // forget drops what is in memory of a mirror that was deleted: one that is made later under its name begins with nothing.
