@@ -324,7 +324,7 @@ func (p GiveUpPlan) notOpened() error {
 	var all []error
 	for _, name := range slices.Sorted(maps.Keys(p.Wanted)) {
 		topics := slices.DeleteFunc(slices.Clone(p.Wanted[name]), func(topic string) bool {
-			return !slices.ContainsFunc(p.Partitions, func(x GivenUp) bool { return x.Partition.Topic == topic && !x.Opened })
+			return !slices.ContainsFunc(p.Partitions, func(x GivenUp) bool { return x.Partition.Topic == topic && !x.Opened && !x.Led })
 		})
 		if len(topics) > 0 {
 			all = append(all, fmt.Errorf("node: recorded is that these topics of mirror %s are wanted stopped, and not all of their partitions are open: %s. A node that comes back under the id %d stops them. "+
@@ -491,6 +491,9 @@ func (p GiveUpPlan) String() string {
 			fmt.Fprintf(&b, " (mirror %s, %s)", x.Mirror, x.State)
 		}
 		switch {
+		case x.Err != nil && !x.Opened && x.Led:
+			fmt.Fprintf(&b, ": OPEN, broker %d leads it; nothing was done with it: %v\n", x.Leader, x.Err)
+			continue
 		case x.Err != nil && !x.Opened:
 			fmt.Fprintf(&b, ": NOT OPENED: %v\n", x.Err)
 			continue

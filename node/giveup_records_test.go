@@ -203,6 +203,28 @@ func TestGiveUpSaysWhatIsRecorded(t *testing.T) {
 	}
 }
 
+// TestGiveUpSaysWhatIsOpen: what is open is never said to be not opened, whoever opened it.
+func TestGiveUpSaysWhatIsOpen(t *testing.T) {
+	_, plan := givesUp(t, "orders", "payments", "refunds")
+	for i := range plan.Partitions {
+		plan.Partitions[i].Err = errors.New("trouble")
+	}
+	plan.Wanted = map[string][]string{"dr": {"orders", "payments", "refunds"}}
+	plan.Partitions[0].Opened, plan.Partitions[1].Led = true, true
+	for _, want := range []string{
+		"orders-0 (mirror dr, PREPARING): broker 1 leads it, the mirror ended at 100 in epoch 7; 0 transactions were aborted\n    NOT FINISHED: trouble\n",
+		"payments-0 (mirror dr, PREPARING): OPEN, broker 1 leads it; nothing was done with it: trouble\n",
+		"refunds-0 (mirror dr, PREPARING): NOT OPENED: trouble\n",
+	} {
+		if !strings.Contains(plan.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, plan)
+		}
+	}
+	if err := plan.notOpened(); err == nil || !strings.Contains(err.Error(), "are open: refunds.") {
+		t.Error(err)
+	}
+}
+
 // TestGiveUpRecordsNothingBeforeItLooked: where nothing can be opened, as the cluster cannot be looked at or the node lives, nothing is wanted stopped.
 func TestGiveUpRecordsNothingBeforeItLooked(t *testing.T) {
 	g, plan := givesUp(t, "orders")
@@ -219,5 +241,15 @@ func TestGiveUpRecordsNothingBeforeItLooked(t *testing.T) {
 	}
 	if history, err := g.control.History(t.Context()); err != nil || len(history) != 0 {
 		t.Errorf("%+v, %v", history, err)
+	}
+}
+
+// TestWhoIsKnownWhereNobodySays: the history has user, host and program also of who says none of them.
+func TestWhoIsKnownWhereNobodySays(t *testing.T) {
+	if who := completed(mirror.Operator{}); who.User == "" || who.Host == "" || who.Client == "" {
+		t.Errorf("%+v", who)
+	}
+	if said := (mirror.Operator{User: "anna", Host: "desk", Client: "kafka-mirror"}); completed(said) != said {
+		t.Errorf("%+v", completed(said))
 	}
 }

@@ -291,7 +291,7 @@ func (n *Node) serve() (stop func(), err error) {
 	}
 	l, err := net.Listen("tcp", n.cfg.HTTP)
 	if err != nil {
-		return nil, fmt.Errorf("node: serving health and metrics: %w", err)
+		return nil, fmt.Errorf("node: serving health and metrics, %s: %w", httpListener, err)
 	}
 	server := &http.Server{Handler: n.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})

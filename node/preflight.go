@@ -8,7 +8,7 @@ import (
 )
 
 // Preflight looks whether the cluster can be joined as the file says, and changes nothing: not even the topics of states and wishes are made. Errors: the cluster cannot be reached at all; what
-// is found is in the report.
+// is found is in the report, in the words of the file.
 func (f *File) Preflight(ctx context.Context) (report kraft.Report, err error) {
 	records, err := f.Records(ctx)
 	if err != nil {
@@ -17,5 +17,13 @@ func (f *File) Preflight(ctx context.Context) (report kraft.Report, err error) {
 	defer func() { err = errors.Join(err, records.Close()) }()
 	c := f.Kraft()
 	c.Remember = records
-	return kraft.Preflight(ctx, c)
+	if report, err = kraft.Preflight(ctx, c); err != nil {
+		return report, err
+	}
+	report.Findings = append(report.Findings, f.enoughBrokers(ctx)...)
+	for i := range report.Findings {
+		finding := &report.Findings[i]
+		finding.What, finding.Do = InProperties(finding.What), InProperties(finding.Do)
+	}
+	return report, nil
 }

@@ -17,9 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/clustermirror/clustermirror/internal/closest"
 	"github.com/clustermirror/clustermirror/internal/kafkaconfig"
 	"github.com/clustermirror/clustermirror/keyedlog"
@@ -200,26 +197,19 @@ func (f *File) Config() Config {
 	}
 }
 
-// Records opens the log of states and wishes in the destination cluster.
+// Records opens the log of states and wishes in the destination cluster. Errors: *FileError where files that settings name cannot be read; those of kafkastore.Open.
 func (f *File) Records(ctx context.Context) (*kafkastore.Store, error) {
+	if err := f.missingFiles(); err != nil {
+		return nil, err
+	}
 	p := f.now()
 	client := f.connections[""]
-	return kafkastore.Open(ctx, kafkastore.Config{
+	defer tellSilence(f.logger, client.Seeds())()
+	records, err := kafkastore.Open(ctx, kafkastore.Config{
 		Seeds: client.Seeds(), ClientOptions: client.Options(), StatePartitions: p.options.StatePartitions, ReplicationFactor: p.options.StateReplicationFactor,
 		Notice: func(err error) { f.logger.Warn("a record that does not count", "error", err) },
 	})
-}
-
-// clusterID asks the brokers of bootstrap.servers which cluster they are.
-func (f *File) clusterID(ctx context.Context) (string, error) {
-	connection := f.connections[""]
-	client, err := kgo.NewClient(append(connection.Options(), kgo.SeedBrokers(connection.Seeds()...))...)
-	if err != nil {
-		return "", err
-	}
-	defer client.Close()
-	cluster, err := kadm.NewClient(client).BrokerMetadata(ctx)
-	return cluster.Cluster, err
+	return records, inWords(err)
 }
 
 // open opens the log, and makes its topics if they are not there: once this node is a broker the cluster might place them on it.
@@ -233,7 +223,7 @@ func (f *File) open(ctx context.Context) (Records, error) {
 		err = session.Close()
 	}
 	if err != nil {
-		return nil, errors.Join(err, records.Close())
+		return nil, errors.Join(inWords(err), records.Close())
 	}
 	return records, nil
 }
@@ -276,8 +266,11 @@ func (f *File) join(ctx context.Context, records keyedlog.Log, hooks Hooks) (Des
 	if errors.Is(err, kraft.ErrUnregistered) { // while it stood by
 		return nil, fmt.Errorf("%w: %w", ErrThrownOut, err)
 	}
+	if errors.Is(err, kraft.ErrPreflight) && misfits(err) {
+		return nil, &FileError{f.path, []error{inWords(err)}}
+	}
 	if err != nil {
-		return nil, err
+		return nil, inWords(err)
 	}
 	return joined{d, c}, nil
 }

@@ -6,9 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kafkastore"
+	"github.com/clustermirror/clustermirror/mirror/kraft"
 	"github.com/clustermirror/clustermirror/node"
 )
 
@@ -65,6 +67,13 @@ func (p *program) giveUp(ctx context.Context, args []string) error {
 	}
 	if err := p.consentToGiveUp(ctx, plan); err != nil {
 		return err
+	}
+	var one sync.Mutex
+	cfg.Kraft.Notice = func(e kraft.Event) { // what is open is said at once: what is left then may take a while
+		if one.Lock(); e.Kind == kraft.HandedOver {
+			fmt.Fprintf(p.complaints, "%s-%d is open: %s\n", e.Partition.Topic, e.Partition.Partition, inOwnWords(e.Text))
+		}
+		one.Unlock()
 	}
 	doing, stop := context.WithTimeout(ctx, p.timeout)
 	defer stop()

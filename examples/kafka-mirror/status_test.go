@@ -146,9 +146,13 @@ func TestExitStatusOfRun(t *testing.T) {
 		}
 	}
 	there := writeFile(t, "node.properties", "node.id=9001", "no.such.setting=1")
-	for path, want := range map[string]int{there: 2, there + ".not": 3} {
+	forgotten := writeFile(t, "forgotten.properties", "node.id=9001", "bootstrap.servers=127.0.0.1:1", "controller.quorum.bootstrap.servers=127.0.0.1:1", "listeners=INTERNAL://127.0.0.1:9", "mirror.node.folder="+t.TempDir(),
+		"security.protocol=SSL", "ssl.truststore.location=/nowhere/ca.pem", "mirror.broker.principals=User:b", "listener.name.internal.ssl.keystore.location=/nowhere/node.pem")
+	for path, want := range map[string]int{there: 2, there + ".not": 3, forgotten: 3} {
 		if got, out, complaints := command(t, "run", "--config", path); got != want || complaints == "" {
 			t.Errorf("%s: exit status %d, want %d\n%s%s", path, got, want, out, complaints)
+		} else if path == forgotten && (!strings.Contains(complaints, "ssl.truststore.location: the file cannot be read") || !strings.Contains(complaints, "listener.name.internal.ssl.keystore.location: ")) {
+			t.Errorf("the files that are missing are not named: %s", complaints)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -29,8 +30,14 @@ type Forced struct {
 	Unasked []int32         // replicas that could not be asked what they hold
 	Again   bool            // an earlier Force has had Leader elected, and has not finished
 	Opened  bool            // by this Force or an earlier one, so clients may write; also beside an Err. false in a plan
+	Led     bool            // beside an Err: Leader leads it, whoever had it elected, so it is open to clients
 	Err     error
+
+	finishes bool // what Force has changed to open it is to be put back
 }
+
+// finishBound is how long Force waits until what it opened is in sync and its settings can be put back. It is open meanwhile.
+const finishBound = 30 * time.Second
 
 // Force opens partitions whose mirror process is gone and does not come back, without one. Where any process can be started under the node id, start it and stop the topics there:
 // that gives every guarantee, this does not. cfg is the gone process's Config; nothing is registered, and Folder and Listen are not used. topics nil: everything that it led.
@@ -38,7 +45,8 @@ type Forced struct {
 // It refuses while that process is alive, and watches a registration that is there for a session before it takes the process for gone; what that has left to a successor is taken away, so that
 // nobody comes by it. For each partition, in this order: the longest living copy is found; the brokers use up the producer ids that they hold; record is called
 // with the last mirror epoch and offset, and has to keep them, because a failback needs them; the longest copy is elected; the transactions that the mirror left open in it are aborted;
-// the topic's settings are put back. Before each record and each election it is looked again whether a process came to life under the node id. What was not finished is gone on with by
+// the topic's settings are put back, for which the copies have to be in sync: that is waited for 30 s at most, when all partitions are open. Config.Notice is told HandedOver of each partition
+// in the moment in which it is open. Before each record and each election it is looked again whether a process came to life under the node id. What was not finished is gone on with by
 // another Force with the same Config.Remember: it aborts no transaction that began after the recorded end, those are clients'. A partition that a stock broker leads without a Force is
 // refused: it is open, and a process under the node id finishes that. What cannot be kept of what a stop promises:
 //
@@ -56,7 +64,16 @@ func Force(ctx context.Context, cfg Config, topics []string, record func(context
 	}
 	defer d.Close()
 	given := d.producers.next() - 1
-	forced := ofEach(mine, func(p clustermetadata.Partition) Forced { return d.force(ctx, p, given, record) })
+	forced := ofEach(mine, 16, func(p clustermetadata.Partition) Forced { return d.force(ctx, p, given, record) })
+	// All are open before any is waited for: one whose broker is dead holds up no other.
+	finishing, stop := context.WithTimeout(ctx, finishBound)
+	defer stop()
+	forced = ofEach(forced, len(forced), func(f Forced) Forced {
+		if f.finishes {
+			f = d.finishForced(finishing, f)
+		}
+		return d.led(f)
+	})
 	var all []error
 	for _, f := range forced {
 		all = append(all, f.Err)
@@ -72,10 +89,10 @@ func PlanForce(ctx context.Context, cfg Config, topics []string) ([]Forced, erro
 		return nil, err
 	}
 	defer d.Close()
-	return ofEach(mine, func(p clustermetadata.Partition) Forced {
+	return ofEach(mine, 16, func(p clustermetadata.Partition) Forced {
 		f, _, err := d.judge(ctx, p)
 		if f.Err = err; err != nil {
-			return f
+			return d.led(f)
 		}
 		f.Aborted = -1
 		if open, err := d.openTransactions(ctx, f.Partition, f.Leader, f.End); err == nil {
@@ -128,10 +145,10 @@ func abandonedBy(ctx context.Context, cfg Config, topics []string, toAct bool) (
 	return d, mine, err
 }
 
-// ofEach calls f for all partitions, some at a time, and returns the answers in their order.
-func ofEach(ps []clustermetadata.Partition, f func(clustermetadata.Partition) Forced) []Forced {
+// ofEach calls f for all partitions, most at a time, and returns the answers in their order.
+func ofEach[P any](ps []P, most int, f func(P) Forced) []Forced {
 	forced := make([]Forced, len(ps))
-	slots := make(chan struct{}, 16)
+	slots := make(chan struct{}, most)
 	var wg sync.WaitGroup
 	for i, p := range ps {
 		wg.Go(func() {
@@ -234,6 +251,9 @@ func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, gi
 			return fail(err)
 		case gone != nil:
 			return fail(gone)
+		}
+		d.notice(Event{Kind: HandedOver, Partition: tp, Text: fmt.Sprintf("broker %d leads it, the mirror ended at %d in epoch %d", now.Leader, f.End, f.Epoch)})
+		switch {
 		case now.Leader != elected:
 			f.Leader = now.Leader
 			f.Err = d.errorf(tp, "broker %d was elected and not %d, which had the longest copy, up to %d: compare the copies before clients write", now.Leader, elected, f.End)
@@ -248,25 +268,98 @@ func (d *Destination) force(ctx context.Context, p clustermetadata.Partition, gi
 	} else { // its copy may have been shorter, and then clients' transactions begin below the end
 		f.Err = errors.Join(f.Err, d.errorf(tp, "transactions that the mirror left open are not aborted: look for them (kafka-transactions.sh find-hanging)"))
 	}
-	// The stock leader completes the reassignment when its followers are in sync; settings are put back when this node is out.
-	if err := d.meta.wait(ctx, fmt.Sprintf("broker %d to leave %s-%d", d.cfg.NodeID, tp.Topic, tp.Partition), func(im *clustermetadata.Image) bool {
-		now, ok := im.Partition(tp.Topic, tp.Partition)
-		return !ok || !slices.Contains(now.Replicas, d.cfg.NodeID)
-	}); err != nil {
-		f.Err = errors.Join(f.Err, d.errorf(tp, "it is open, led by %d; its replicas are not in sync yet, and its settings min.insync.replicas and unclean.leader.election.enable are not put back: force it again later: %w", f.Leader, err))
-		return f
+	f.finishes = true
+	return f
+}
+
+// led says of a partition that has an error whether it is open all the same.
+func (d *Destination) led(f Forced) Forced {
+	if now, err := d.partitionOf(f.Partition, f.TopicID); f.Err != nil && err == nil && now.Leader >= 0 && now.Leader != d.cfg.NodeID {
+		f.Led, f.Leader = true, now.Leader
 	}
-	if _, err := d.partitionOf(tp, p.TopicID); err != nil { // deleted meanwhile
-		f.Opened = false
+	return f
+}
+
+// finishForced puts back what is to be put back of an open partition, when this node is out of its replicas.
+func (d *Destination) finishForced(ctx context.Context, f Forced) Forced {
+	tp := f.Partition
+	if err := d.leaveForced(ctx, tp, f.TopicID); err != nil {
 		f.Err = errors.Join(f.Err, err)
+		_, gone := d.partitionOf(tp, f.TopicID) // deleted meanwhile
+		f.Opened = gone == nil
 		return f
 	}
-	err = d.putBack(ctx, tp.Topic)
+	err := d.putBack(ctx, tp.Topic)
 	if err == nil {
-		err = d.remembered.change(ctx, tp.Topic, p.TopicID, func(m *memory) { delete(m.Forced, tp.Partition) })
+		err = d.remembered.change(ctx, tp.Topic, f.TopicID, func(m *memory) { delete(m.Forced, tp.Partition) })
+	}
+	if err != nil {
+		err = d.errorf(tp, "it is open; its settings min.insync.replicas and unclean.leader.election.enable may not be put back: force it again: %w", err)
 	}
 	f.Err = errors.Join(f.Err, err)
 	return f
+}
+
+// leaveForced returns when this node is out of the replicas of a partition that a stock broker leads.
+//
+// The reassignment that takes it out was asked for while nobody led the partition. The controllers complete one only together with another change of the partition that leaves all of its target in sync. The
+// follower that comes in sync as the last one makes that change; where there is none, as the leader has the only copy, nobody ever does. So once all of the target is in sync the reassignment is
+// cancelled and asked for again, and completes in the request itself (Kafka: PartitionChangeBuilder.completeReassignmentIfNeeded). The cancel deletes nothing: nobody is being added.
+func (d *Destination) leaveForced(ctx context.Context, tp mirror.TopicPartition, id mirror.TopicID) error {
+	tried := int32(-1)
+	for {
+		var now clustermetadata.Partition
+		waiting := func(im *clustermetadata.Image) bool {
+			p, ok := im.Partition(tp.Topic, tp.Partition)
+			now = p
+			stock := without(target(p), d.cfg.NodeID)
+			asked := len(stock) < len(target(p)) || p.Leader >= 0 && len(p.Adding) == 0 && beyond(stock, p.ISR) == 0 // to be asked for, or again
+			return !ok || p.TopicID != id || !slices.Contains(p.Replicas, d.cfg.NodeID) || asked && p.PartitionEpoch != tried
+		}
+		err := d.meta.wait(ctx, fmt.Sprintf("broker %d to leave %s-%d", d.cfg.NodeID, tp.Topic, tp.Partition), waiting)
+		stock := without(target(now), d.cfg.NodeID)
+		if err == nil {
+			if now, err = d.partitionOf(tp, id); err != nil || !slices.Contains(now.Replicas, d.cfg.NodeID) {
+				return err
+			}
+			if err = d.askAgain(ctx, tp, id, now); err == nil {
+				if now, err = d.partitionOf(tp, id); err != nil {
+					return err
+				}
+				tried = now.PartitionEpoch
+				continue
+			}
+		}
+		if now.Leader < 0 {
+			return d.errorf(tp, "it was opened, and nobody leads it now: start the brokers %v, and force it again: %w", now.ISR, err)
+		}
+		why := fmt.Sprintf("broker %d is still among its replicas", d.cfg.NodeID)
+		if late := slices.DeleteFunc(slices.Clone(stock), func(id int32) bool { return slices.Contains(now.ISR, id) }); len(late) > 0 {
+			why = fmt.Sprintf("brokers %v are not in sync yet", late)
+		}
+		return d.errorf(tp, "it is open, led by %d; %s, and so its settings min.insync.replicas and unclean.leader.election.enable are not put back: force it again later: %w", now.Leader, why, err)
+	}
+}
+
+// askAgain asks for the reassignment that takes this node out of a partition, also where it is pending already.
+func (d *Destination) askAgain(ctx context.Context, tp mirror.TopicPartition, id mirror.TopicID, p clustermetadata.Partition) error {
+	stock := without(target(p), d.cfg.NodeID)
+	if len(stock) == 0 {
+		return errors.New("no stock broker is among its replicas")
+	}
+	if slices.Contains(p.Removing, d.cfg.NodeID) {
+		err := carryOut(ctx, &d.requests.reassign, reassignment{tp, nil})
+		if err != nil && !errors.Is(err, kerr.NoReassignmentInProgress) { // it has ended meanwhile
+			return err
+		}
+		if err := d.meta.caughtUp(ctx); err != nil {
+			return err
+		}
+		if now, err := d.partitionOf(tp, id); err != nil || !slices.Contains(now.Replicas, d.cfg.NodeID) {
+			return err
+		}
+	}
+	return d.setReplicasOf(ctx, tp, id, stock)
 }
 
 // open has f's leader elected, after what f says was recorded.

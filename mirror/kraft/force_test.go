@@ -3,11 +3,14 @@ package kraft_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
@@ -111,6 +114,94 @@ func TestRealKafkaForce(t *testing.T) {
 	}
 	if _, err := kraft.Force(bound(t), j.cfg, nil, record); err == nil {
 		t.Error("nothing is left to force, and Force said nothing")
+	}
+}
+
+// TestRealKafkaForceOneCopy: one broker, one copy. Nothing but the election changes its in-sync replicas, so nobody would ever complete the reassignment that takes the gone node out. Force does,
+// and so does one that finds a partition which an earlier Force left in the middle, with the reassignment pending or cancelled.
+func TestRealKafkaForceOneCopy(t *testing.T) {
+	c := kafkatest.Start(t, kafkatest.Options{Config: shortSession})
+	j := join(t, c, func(cfg *kraft.Config) {
+		cfg.SessionTimeout, cfg.HeartbeatInterval = 3*time.Second, 500*time.Millisecond
+	})
+	for _, topic := range []string{"whole", "left", "cancelled"} {
+		j.create(topic, 2)
+		for p := range int32(2) {
+			l := j.open(topic, p)
+			appendTo(t, l, data(0, 0, 5, "plain"))
+			await(t, l)
+		}
+	}
+	j.Close()
+	eventually(t, "the session to end", func() bool {
+		_, err := kraft.PlanForce(bound(t), j.cfg, nil)
+		return err == nil
+	})
+	var mu sync.Mutex
+	open := 0
+	cfg := j.cfg
+	cfg.Notice = func(e kraft.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Kind == kraft.HandedOver && strings.Contains(e.Text, "broker 1 leads it, the mirror ended at 5") {
+			open++
+		}
+	}
+	done := func(topic string, again bool, forced []kraft.Forced, err error) {
+		t.Helper()
+		if err != nil || len(forced) != 2 {
+			t.Fatalf("%s: %+v, %v", topic, forced, err)
+		}
+		for _, f := range forced {
+			if f.Leader != 1 || f.End != 5 || !f.Opened || f.Again != again {
+				t.Errorf("%+v", f)
+			}
+			eventually(t, "broker 1 to be the only replica", func() bool { // a broker hears of it a moment after Force
+				p := c.Describe(topic, f.Partition.Partition)
+				return slices.Equal(p.Replicas, []int32{1}) && p.Leader == 1
+			})
+		}
+		for _, name := range []string{"min.insync.replicas", "unclean.leader.election.enable"} {
+			eventually(t, name+" of "+topic+" to be put back", func() bool {
+				_, own := topicConfig(t, c, topic, name)
+				return !own
+			})
+		}
+		if at := produce(t, c, topic, 1, "local"); at != 5 {
+			t.Errorf("%s: the first local record is at %d", topic, at)
+		}
+	}
+	kept := func(context.Context, kraft.Forced) error { return nil }
+	forced, err := kraft.Force(bound(t), cfg, []string{"whole"}, kept)
+	if done("whole", false, forced, err); open != 2 {
+		t.Errorf("%d partitions were said to be open", open)
+	}
+	for _, topic := range []string{"left", "cancelled"} {
+		short, stop := context.WithCancel(bound(t))
+		cfg.Intercept(func(_ context.Context, req kmsg.Request, send func() (kmsg.Response, error)) (kmsg.Response, error) {
+			if q, ok := req.(*kmsg.AlterPartitionAssignmentsRequest); ok && q.Topics[0].Partitions[0].Replicas == nil { // dies before it asks again
+				stop()
+				return nil, errors.New("it died")
+			}
+			return send()
+		})
+		forced, err := kraft.Force(short, cfg, []string{topic}, kept)
+		if err == nil || len(forced) != 2 || !forced[0].Opened || !forced[1].Opened || !strings.Contains(err.Error(), "it is open, led by 1; broker 9999 is still among its replicas") {
+			t.Fatalf("%s, left in the middle: %+v, %v", topic, forced, err)
+		}
+		for p := range int32(2) {
+			eventually(t, "the broker to know what was left in the middle", func() bool {
+				got := c.Describe(topic, p)
+				return len(got.Replicas) == 2 && got.Leader == 1
+			})
+			if topic == "cancelled" {
+				if err := reassign(t, c, topic, p); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		forced, err = kraft.Force(bound(t), j.cfg, []string{topic}, kept)
+		done(topic, true, forced, err)
 	}
 }
 

@@ -171,7 +171,7 @@ func TestForceRefusesAnOpenPartition(t *testing.T) {
 	a.change(func(p *clustermetadata.Partition) { p.Leader, p.ISR = 2, []int32{2} })
 	a.open[77] = 3
 	a.seen()
-	if forced, err := Force(bounded(t), a.cfg, nil, kept); err == nil || !strings.Contains(err.Error(), "no Force has elected it") || forced[0].Opened {
+	if forced, err := Force(bounded(t), a.cfg, nil, kept); err == nil || !strings.Contains(err.Error(), "no Force has elected it") || forced[0].Opened || !forced[0].Led || forced[0].Leader != 2 {
 		t.Errorf("force: %+v, %v", forced, err)
 	}
 	if len(a.aborted) != 0 || a.asked["AlterPartitionAssignments"]+a.asked["ElectLeaders"] != 0 {

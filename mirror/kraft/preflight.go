@@ -54,6 +54,8 @@ type Finding struct {
 	Right    Right  // AboutRights: which one
 	What     string // what was found
 	Do       string // what to do about it; "" for nothing
+	// InConfig says of one that blocks that Config has to be changed: the same Config meets it again, whatever comes up meanwhile.
+	InConfig bool
 }
 
 func (f Finding) Error() string {
@@ -166,6 +168,11 @@ func (p *preflight) addf(kind FindingKind, s Severity, do, format string, args .
 	p.add(Finding{Kind: kind, Severity: s, What: fmt.Sprintf(format, args...), Do: do})
 }
 
+// misfit adds one that is in Config.
+func (p *preflight) misfit(kind FindingKind, do, format string, args ...any) {
+	p.add(Finding{Kind: kind, Severity: Blocks, What: fmt.Sprintf(format, args...), Do: do, InConfig: true})
+}
+
 func (p *preflight) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, min(preflightBound, p.d.cfg.RequestTimeout))
 }
@@ -228,7 +235,7 @@ func (p *preflight) controllers(ctx context.Context) (any bool) {
 		case errs[i] != nil:
 			p.addf(AboutControllers, Warns, "look at its address, its log and ControllerOptions (TLS, SASL)", "controller %s does not answer: %v", address, errs[i])
 		case !slices.ContainsFunc(answers[i].ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool { return k.ApiKey == int16(kmsg.BrokerRegistration) }):
-			p.addf(AboutControllers, Blocks, "name the controllers' own listener (controller.listener.names)", "%s is not a controller's listener: it takes no registrations of brokers", address)
+			p.misfit(AboutControllers, "name the controllers' own listener (controller.listener.names)", "%s is not a controller's listener: it takes no registrations of brokers", address)
 		default:
 			good++
 			if p.versions == nil || answers[i].FinalizedFeaturesEpoch > p.versions.FinalizedFeaturesEpoch {
@@ -279,12 +286,12 @@ func (p *preflight) features() {
 		case p.d.cfg.UntestedVersion:
 			p.addf(AboutVersions, Warns, "", "the cluster's feature %s is at level %d, this version was tried up to %d; UntestedVersion lets it in: registration, creation, take-over and hand-over were not tried there", name, level, highest)
 		default:
-			p.addf(AboutVersions, Blocks, "use a newer version of this program, or set UntestedVersion after you have tried it", "the cluster's feature %s is at level %d, this version was tried up to %d", name, level, highest)
+			p.misfit(AboutVersions, "use a newer version of this program, or set UntestedVersion after you have tried it", "the cluster's feature %s is at level %d, this version was tried up to %d", name, level, highest)
 		}
 		good = false
 	}
 	if mv := levels["metadata.version"]; mv < oldestMetadataVersion {
-		p.addf(AboutVersions, Blocks, "upgrade the cluster to Apache Kafka 3.9 or later, and its metadata.version (kafka-features upgrade)", "metadata.version is %d, the lowest that was tried is %d", mv, oldestMetadataVersion)
+		p.misfit(AboutVersions, "upgrade the cluster to Apache Kafka 3.9 or later, and its metadata.version (kafka-features upgrade)", "metadata.version is %d, the lowest that was tried is %d", mv, oldestMetadataVersion)
 		good = false
 	}
 	if good {
@@ -298,7 +305,7 @@ func (p *preflight) interBrokerListener() bool {
 	var err error
 	p.d.meta.look(func(im *clustermetadata.Image) { name, _, err = p.d.brokerListener(im) })
 	if err != nil {
-		p.addf(AboutListener, Blocks, "", "%v", err)
+		p.add(Finding{Kind: AboutListener, Severity: Blocks, What: err.Error(), InConfig: !errors.Is(err, errNoBrokers)})
 		return false
 	}
 	p.addf(AboutListener, Fine, "", "%s, %s", name, p.d.cfg.Security.Protocol)
@@ -321,13 +328,13 @@ func (p *preflight) nodeID() {
 	}
 	switch {
 	case controller:
-		p.addf(AboutNodeID, Blocks, other, "%d is a controller's node id", id)
+		p.misfit(AboutNodeID, other, "%d is a controller's node id", id)
 	case !registered:
 		p.addf(AboutNodeID, Fine, "", "%d is free", id)
 	case p.report.ClusterID == "":
 		p.addf(AboutNodeID, Warns, "", "%d is registered (%s); whether by a process of ours is not known, because no broker told the cluster's id", id, state)
 	case !slices.Equal(b.LogDirs, [][16]byte{directoryID(p.report.ClusterID, id)}):
-		p.addf(AboutNodeID, Blocks, other, "another broker is registered as %d (%s; %s): joining would take its place", id, state, listenerText(b))
+		p.misfit(AboutNodeID, other, "another broker is registered as %d (%s; %s): joining would take its place", id, state, listenerText(b))
 	case b.Fenced:
 		p.addf(AboutNodeID, Fine, "", "%d was ours before, and is not alive", id)
 	default:

@@ -38,7 +38,7 @@ func (d *Destination) bind() (net.Listener, hostPort, *Finding) {
 // bindTo is the same for any listener; whom are those who will connect.
 func bindTo(about FindingKind, l net.Listener, listen, advertised, whom string) (net.Listener, hostPort, *Finding) {
 	wrong := func(do, format string, args ...any) *Finding {
-		return &Finding{Kind: about, Severity: Blocks, What: fmt.Sprintf(format, args...), Do: do}
+		return &Finding{Kind: about, Severity: Blocks, What: fmt.Sprintf(format, args...), Do: do, InConfig: l != nil}
 	}
 	if l == nil {
 		var err error
@@ -60,6 +60,9 @@ func bindTo(about FindingKind, l net.Listener, listen, advertised, whom string) 
 	return l, hostPort{host, uint16(n)}, nil
 }
 
+// errNoBrokers: the cluster's brokers have not come yet.
+var errNoBrokers = errors.New("kraft: no broker is registered: start the cluster's brokers")
+
 // interBrokerListener is the name and security protocol of the listener that these brokers use among themselves. It has to be one of several: to a client of a listener the brokers name
 // every broker that has it, so with a single one clients would come to this process with requests that it does not answer (measured: InitProducerId and Metadata of a franz-go client).
 func (c *Config) interBrokerListener(brokers []clustermetadata.Broker) (string, int16, error) {
@@ -78,7 +81,7 @@ func (c *Config) interBrokerListener(brokers []clustermetadata.Broker) (string, 
 	}
 	switch {
 	case len(brokers) == 0:
-		return "", 0, errors.New("kraft: no broker is registered: start the cluster's brokers")
+		return "", 0, errNoBrokers
 	case len(count) == 1:
 		for only := range count {
 			return "", 0, fmt.Errorf("kraft: the brokers have one listener only, %s: their clients see every broker that has it, so they would be sent to this process, which answers none but brokers; "+

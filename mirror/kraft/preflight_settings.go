@@ -26,7 +26,7 @@ func (p *preflight) logins() {
 		switch m {
 		case "PLAIN":
 			if s.PlainPassword == nil {
-				p.addf(AboutOwnListener, Blocks, "set it", "brokers log in by PLAIN, and Security.PlainPassword is not set: their passwords cannot be checked")
+				p.misfit(AboutOwnListener, "set it", "brokers log in by PLAIN, and Security.PlainPassword is not set: their passwords cannot be checked")
 			}
 		case "SCRAM-SHA-256", "SCRAM-SHA-512":
 			number := int8(1)
@@ -61,13 +61,19 @@ func (p *preflight) settings() {
 			p.addf(AboutSettings, s, do, format, args...)
 		}
 	}
+	wrongListener := func(do, format string, args ...any) {
+		if !named["listener"] {
+			named["listener"] = true
+			p.misfit(AboutSettings, do, format, args...)
+		}
+	}
 	for _, b := range p.brokers {
 		c := b.configs
 		if c == nil {
 			continue
 		}
 		if n := cmp.Or(c["inter.broker.listener.name"], c["security.inter.broker.protocol"]); n != "" && listener != "" && n != listener {
-			once("listener", Blocks, "set ListenerName to that", "the inter-broker listener of broker %d is %s, and this process would register %s: brokers would not find it", b.broker.ID, n, listener)
+			wrongListener("set ListenerName to that", "the inter-broker listener of broker %d is %s, and this process would register %s: brokers would not find it", b.broker.ID, n, listener)
 		}
 		if c[uncleanElection] == "true" {
 			once("unclean", Warns, "set it to false", "%s is true at broker %d: mirrored topics get false for themselves, but after a failover an election may lose records", uncleanElection, b.broker.ID)

@@ -73,9 +73,9 @@ func (p *preflight) clientsName() bool {
 		l, ok := listenerOf(b.broker, cl.Name)
 		switch {
 		case !ok:
-			p.addf(AboutClientListener, Blocks, "set Clients.Name to what the brokers call their listener for clients; all of them need it", "broker %d has no listener %s (%s)", b.broker.ID, cl.Name, listenerText(b.broker))
+			p.misfit(AboutClientListener, "set Clients.Name to what the brokers call their listener for clients; all of them need it", "broker %d has no listener %s (%s)", b.broker.ID, cl.Name, listenerText(b.broker))
 		case l.SecurityProtocol != int16(slices.Index(protocolIDs, cl.Protocol)):
-			p.addf(AboutClientListener, Blocks, "set Clients.Protocol to that", "listener %s of broker %d speaks %s, and Clients.Protocol is %s", cl.Name, b.broker.ID, protocolName(l.SecurityProtocol), cl.Protocol)
+			p.misfit(AboutClientListener, "set Clients.Protocol to that", "listener %s of broker %d speaks %s, and Clients.Protocol is %s", cl.Name, b.broker.ID, protocolName(l.SecurityProtocol), cl.Protocol)
 		default:
 			continue
 		}
