@@ -74,7 +74,7 @@ func (s *standby) told(kind kraft.EventKind) (n int) {
 // after all of that what was mirrored; no stock broker has led, no client has got through.
 func TestRealKafkaResign(t *testing.T) {
 	c := kafkatest.Shared(t)
-	const node = 8101
+	const node = 8103
 	w := watchOf(t, c, "resigned")
 	w.ours = []int32{node}
 	a := join(t, c, func(cfg *kraft.Config) { cfg.NodeID = node })
