@@ -24,6 +24,7 @@ type reporting struct {
 	m        *Mirror
 	reporter Reporter
 	told     toldReports
+	earlier  earlierReports
 	trouble  string // that was told of last
 
 	forgotten bool // the mirror was deleted, and so were its reports
@@ -86,6 +87,7 @@ func (g *reporting) report() error {
 			return err
 		}
 		g.reporter, g.told = r, toldReports{}
+		g.earlier = g.readEarlier(ctx)
 	}
 	if g.m.following.gone() {
 		if g.forgotten {
@@ -97,12 +99,46 @@ func (g *reporting) report() error {
 	}
 	g.forgotten = false
 	node, partitions := g.m.reports(g.host)
+	for i := range partitions {
+		g.earlier.complete(&partitions[i])
+	}
 	fresh := g.told.due(&node, partitions)
 	if err := g.reporter.Report(ctx, node, fresh); err != nil {
 		return err
 	}
 	g.told.note(fresh)
 	return g.m.answering.record(ctx, g.reporter)
+}
+
+// earlierReports are what an earlier process of this owner reported last, by topic and partition.
+type earlierReports map[TopicPartition]PartitionReport
+
+// readEarlier reads them. What cannot be read is not known any more: nothing depends on it.
+func (g *reporting) readEarlier(ctx context.Context) earlierReports {
+	found := earlierReports{}
+	all, err := g.m.cfg.Control.Reports(ctx)
+	if err != nil {
+		return found
+	}
+	for _, p := range all.Partitions {
+		if p.Mirror == g.m.cfg.Name && p.Owner == g.m.cfg.Owner && !p.SourceSeen.IsZero() {
+			found[TopicPartition{p.Topic, p.Partition}] = p
+		}
+	}
+	return found
+}
+
+// complete keeps in a report where the source ended when it was seen last, by whichever process: a restart while the source is dead must not take away what a person needs then.
+func (e earlierReports) complete(p *PartitionReport) {
+	tp := TopicPartition{p.Topic, p.Partition}
+	was, ok := e[tp]
+	switch {
+	case !ok:
+	case was.TopicID != p.TopicID || !p.SourceSeen.IsZero():
+		delete(e, tp) // it is another topic, or this process knows for itself
+	default:
+		p.SourceEnd, p.SourceSeen, p.InStep = was.SourceEnd, was.SourceSeen, was.InStep
+	}
 }
 
 // reportInterval is how often this process reports at least.

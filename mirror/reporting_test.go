@@ -146,6 +146,43 @@ func TestReportsWhileTheSourceIsSilent(t *testing.T) {
 	})
 }
 
+// A process that is started while the source is dead keeps what the one before it knew of the source's end, with its age.
+func TestARestartDoesNotForgetWhereTheSourceEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSide(t, memlog.Config{ClusterID: "A"}), newSide(t, memlog.Config{ClusterID: "B"})
+		a.local("orders", 1)
+		a.fill("orders", 0, 14)
+		m := open(t, "m", a.Cluster, b, shared)
+		m.start("orders")
+		m.until("in step", func(s mirror.Status) bool { return each(s, inStep) })
+		time.Sleep(time.Minute) // virtual
+		a.SetUnreachable(true)
+		dead := time.Now()
+		time.Sleep(time.Minute)
+		m.close()
+		m = open(t, "m", a.Cluster, b, shared)
+		defer m.close()
+		time.Sleep(10 * time.Minute)
+		d, err := from(t, b).Describe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := d.Topics[0].Partitions[0]
+		if end, ok := p.SourceEnd.Value(); !ok || end != 14 || p.SourceSeen.After(dead.Add(time.Second)) || p.SourceSeen.Before(dead.Add(-time.Minute)) {
+			t.Errorf("source end %s, seen %s before it died", p.SourceEnd, dead.Sub(p.SourceSeen))
+		}
+		expect(t, "lag", p.Lag.String(), "unknown, 0 when last seen")
+		a.SetUnreachable(false)
+		a.fill("orders", 0, 1)
+		m.until("in step again", func(s mirror.Status) bool { return each(s, func(p mirror.PartitionStatus) bool { return inStep(p) && p.End == 15 }) })
+		time.Sleep(time.Minute)
+		if d, err = from(t, b).Describe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "source end then", d.Topics[0].Partitions[0].SourceEnd.String(), "15")
+	})
+}
+
 // One broker of the source is down: of the partitions that it leads no lag is shown (F-73's kind), of the others it is.
 func TestNoLagIsShownOfAPartitionWhoseLeaderIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
