@@ -65,6 +65,7 @@ func TestSilenceIsSaidOnce(t *testing.T) {
 				stop()
 			}
 			<-time.After(3 * silence) // of the bubble's clock
+			synctest.Wait()
 			if got := strings.Count(said.String(), "no broker has answered yet"); got != want {
 				t.Errorf("answered: %t, said %d times:\n%s", answered, got, said.String())
 			}
