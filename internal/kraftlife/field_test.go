@@ -376,8 +376,8 @@ func TestF82ARecordWrittenAfterAViolation(t *testing.T) {
 	r := lives.Open(t, "f82-violated", a, at)
 	r.Start(topic)
 	copied := r.Same(topic, 0, 100)
-	// Until then its leader epoch rises also while the process lives.
-	led := r.Until("its leader epoch was raised", topic, 0, func(p mirror.PartitionStatus) bool { return p.LeaderEpoch > 0 }).LeaderEpoch
+	// Until then its leader epoch rises, by two, also while the process lives.
+	led := r.Until("its leader epoch was raised", topic, 0, func(p mirror.PartitionStatus) bool { return p.LeaderEpoch >= 2 }).LeaderEpoch
 	r.End()
 	at.Die()
 	// Clients see no leader while the process leads, either.
