@@ -367,14 +367,14 @@ func (d *Description) verdict(settings Settings) {
 	if failed > 0 {
 		head = append(head, fmt.Sprintf("%d of %s FAILED", failed, plural(partitions, "partition", "partitions")))
 	}
-	switch {
+	switch unanswered := d.unanswered(); {
 	case stopped.topics == len(d.Topics):
 	case d.misled():
 		head = append(head, anotherCluster)
 	case d.sourceless():
 		head = append(head, "the source does not answer")
-	case d.Alive && d.unanswered() > 0:
-		head = append(head, fmt.Sprintf("the source does not answer for %d of %s", d.unanswered(), plural(partitions, "partition", "partitions")))
+	case d.Alive && unanswered > 0:
+		head = append(head, fmt.Sprintf("the source does not answer for %d of %s", unanswered, plural(partitions, "partition", "partitions")))
 	}
 	if unrun := d.unrun(); unrun != "" {
 		head = append(head, unrun)

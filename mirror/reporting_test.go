@@ -174,7 +174,9 @@ func TestARestartDoesNotForgetWhereTheSourceEnded(t *testing.T) {
 		expect(t, "lag", p.Lag.String(), "unknown, 0 when last seen")
 		a.SetUnreachable(false)
 		a.fill("orders", 0, 1)
-		m.until("in step again", func(s mirror.Status) bool { return each(s, func(p mirror.PartitionStatus) bool { return inStep(p) && p.End == 15 }) })
+		m.until("in step again", func(s mirror.Status) bool {
+			return each(s, func(p mirror.PartitionStatus) bool { return inStep(p) && p.End == 15 })
+		})
 		time.Sleep(time.Minute)
 		if d, err = from(t, b).Describe(t.Context()); err != nil {
 			t.Fatal(err)

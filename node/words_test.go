@@ -3,15 +3,12 @@ package node
 import (
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/clustermirror/clustermirror/internal/layout"
 	"github.com/clustermirror/clustermirror/mirror/kraft"
 )
 
@@ -24,37 +21,12 @@ func TestPreflightSpeaksOfProperties(t *testing.T) {
 	if err != nil || len(files) < 5 {
 		t.Fatal(files, err)
 	}
-	changed := 0
-	for _, path := range append(files, "../mirror/kafkastore/topics.go") {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, path, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			l, ok := n.(*ast.BasicLit)
-			if !ok || l.Kind != token.STRING {
-				return true
-			}
-			text, err := strconv.Unquote(l.Value)
-			if err != nil || !strings.Contains(text, " ") {
-				return true
-			}
-			own := InProperties(text)
-			if own != text {
-				changed++
-			}
-			if name := goNames.FindString(own); name != "" {
-				t.Errorf("%s: %q is printed with %s", set.Position(l.Pos()), own, name)
-			}
-			if again := InProperties(own); again != own {
-				t.Errorf("%s: %q becomes %q when it is said twice", set.Position(l.Pos()), own, again)
-			}
-			return true
-		})
+	changed, faults, err := layout.Reworded(append(files, "../mirror/kafkastore/topics.go"), InProperties, goNames, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range faults {
+		t.Error(fault)
 	}
 	if changed < 20 {
 		t.Errorf("only %d texts are said in other words: are these kraft's files?", changed)

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/clustermirror/clustermirror/internal/layout"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -27,37 +24,12 @@ func TestWordsOfTheLibrary(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	changed := 0
-	for _, path := range files {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, path, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			l, ok := n.(*ast.BasicLit)
-			if !ok || l.Kind != token.STRING {
-				return true
-			}
-			text, err := strconv.Unquote(l.Value)
-			if err != nil || !strings.Contains(text, " ") || notForPeople.MatchString(text) {
-				return true
-			}
-			own := inOwnWords(text)
-			if own != text {
-				changed++
-			}
-			if name := goNames.FindString(own); name != "" {
-				t.Errorf("%s: %q is printed with %s", set.Position(l.Pos()), own, name)
-			}
-			if again := inOwnWords(own); again != own {
-				t.Errorf("%s: %q becomes %q when it is said twice", set.Position(l.Pos()), own, again)
-			}
-			return true
-		})
+	changed, faults, err := layout.Reworded(files, inOwnWords, goNames, notForPeople.MatchString)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range faults {
+		t.Error(fault)
 	}
 	if right := "AlterConfigs on 1 topic is not allowed"; inOwnWords(right) != right {
 		t.Errorf("a right of Kafka's becomes %q", inOwnWords(right))
