@@ -1,0 +1,94 @@
+// Package model says what a mirror may do. It is written from the specification and knows nothing of the code: it imports no package of this module, keeps its own copy of
+// everything that it is told, and judges each fact when it is told. The simulator tells it what really happened to logs, records and clients, never what the code believes.
+//
+// Each rule is a function that names the section it comes from. A Violation names the rule.
+package model
+
+import "fmt"
+
+// Kind is what a batch is.
+type Kind uint8
+
+// The kinds.
+const (
+	Data   Kind = iota
+	Commit      // marker
+	Abort       // marker
+	Reset       // MIRROR_PID_RESET
+)
+
+// Batch is one batch as it lies in a log. Bytes tells equal bytes from different ones: two batches with one Bytes are the same bytes, their offsets and leader epoch included.
+type Batch struct {
+	Base, Last    int64
+	LeaderEpoch   int32
+	Kind          Kind
+	Transactional bool
+	ProducerID    int64 // −1: none
+	ProducerEpoch int16
+	Sequence      int32 // of the first record, −1: none
+	Records       int
+	Bytes         uint64
+}
+
+// At names one copy of a partition: the log of a partition in one cluster.
+type At struct {
+	Cluster   string
+	Topic     string
+	Partition int32
+}
+
+func (a At) String() string { return fmt.Sprintf("%s/%s-%d", a.Cluster, a.Topic, a.Partition) }
+
+// Of names a partition of a mirror: Cluster is its destination.
+type Of struct {
+	Mirror string
+	At
+}
+
+// Who did something to a log.
+type Who uint8
+
+// Those who change logs.
+const (
+	Clients Who = iota // producers, and the transaction coordinator of their cluster
+	Mirror             // a mirror's process
+	Cluster            // the cluster by itself or by its operator: elections, retention, compaction, DeleteRecords, a crash that loses what no replica had
+)
+
+// Wish is what an operator wants of a partition of a mirror.
+type Wish uint8
+
+// The wishes.
+const (
+	WantMirroring Wish = iota
+	WantPaused
+	WantStopped
+)
+
+// Record is a state record as it lies in the store, in the specification's numbers (decision 1).
+type Record struct {
+	State      int8
+	StateEpoch int32
+	Episode    int32
+	Attempt    int16 // −1: only a person ends the failure
+	Previous   int8
+	Message    string
+	FoundOpen  bool
+}
+
+// End is a last-mirror-epoch record as it lies in the store (decision 2).
+type End struct {
+	LME           int32
+	LMO           int64 // −1: not recorded (yet)
+	Episode       int32
+	SourceCluster string
+}
+
+// Violation is a broken rule.
+type Violation struct {
+	Rule   string // its name: one word or two, the same for every seed
+	Source string // where the rule stands: "spec §5", "decision 15", "invariant 3"
+	What   string // what happened, for a person
+}
+
+func (v Violation) String() string { return fmt.Sprintf("%s (%s): %s", v.Rule, v.Source, v.What) }
