@@ -72,14 +72,18 @@ func (c *Cluster) WriteAlways(partitions map[string][]int32, further ...string) 
 	rand.Read(id)
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Writer{c: c, marker: "kafkatest-write-" + hex.EncodeToString(id), cancel: cancel, rounds: map[Way]int{}, answers: map[Way]map[string]int{}}
+	var ways []Way
 	for _, addr := range append(c.internalAddresses(), further...) {
 		for _, acks := range []int16{0, 1, -1} {
 			for _, idempotent := range []bool{false, true} {
 				way := Way{Address: addr, Acks: acks, Idempotent: idempotent}
 				w.rounds[way], w.answers[way] = 0, map[string]int{}
-				w.done.Go(func() { w.write(ctx, way, partitions) })
+				ways = append(ways, way)
 			}
 		}
+	}
+	for _, way := range ways { // only now: what has begun writes into the maps
+		w.done.Go(func() { w.write(ctx, way, partitions) })
 	}
 	c.t.Cleanup(w.Stop)
 	return w
