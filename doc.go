@@ -161,6 +161,8 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/casecheck                 the field cases, their tests and mutants
 	internal/layout                    the import graph, purity, and the code in prose
 	internal/bench                     speed and memory, beside a bare fetcher
+	internal/clienthistory      pure   what clients saw, judged with the words of Jepsen's checker for logs
+	internal/simulator/model    pure   what a mirror may do, from the specification alone
 	examples/quickstart                the whole story in one command
 	examples/custombroker              a broker on plain files, with mirrors
 	examples/kafka-mirror              the verbs on a command line

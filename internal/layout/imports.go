@@ -10,7 +10,8 @@ import (
 const Module = "github.com/clustermirror/clustermirror"
 
 // Pure are the packages without goroutine, clock, I/O and client.
-var Pure = []string{"internal/batch", "producerstate", "logtrunc", "txnabort", "statemachine", "internal/partition", "internal/closest", "internal/secret", "internal/clustermetadata"}
+var Pure = []string{"internal/batch", "producerstate", "logtrunc", "txnabort", "statemachine", "internal/partition", "internal/closest", "internal/secret", "internal/clustermetadata",
+	"internal/clienthistory", "internal/simulator/model"}
 
 // outward are standard packages that a pure one must not import: they reach the network, files, processes, or the machine's randomness.
 var outward = []string{"net", "os", "syscall", "log", "io/ioutil", "crypto/rand", "plugin", "testing", "runtime", "embed", "database/sql", "unsafe"}
