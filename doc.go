@@ -159,6 +159,8 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/deployment                what the files for deployment say, held against the code
 	internal/check                     the test command
 	internal/casecheck                 the field cases, their tests and mutants
+	internal/fuzzrun                   runs the fuzz targets in turn
+	internal/fuzzbound                 the time and the memory that a fuzzed input may cost
 	internal/layout                    the import graph, purity, and the code in prose
 	internal/bench                     speed and memory, beside a bare fetcher
 	internal/clienthistory      pure   what clients saw, judged with the words of Jepsen's checker for logs
