@@ -165,6 +165,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/bench                     speed and memory, beside a bare fetcher
 	internal/clienthistory      pure   what clients saw, judged with the words of Jepsen's checker for logs
 	internal/simulator/model    pure   what a mirror may do, from the specification alone
+	internal/long                      the long forms of tests, by the hour
 	examples/quickstart                the whole story in one command
 	examples/custombroker              a broker on plain files, with mirrors
 	examples/kafka-mirror              the verbs on a command line

@@ -1,0 +1,69 @@
+// Command long runs the long forms of what `go test` and `go run ./internal/check` run briefly, one part after the other, for a time that is asked for.
+//
+//	go run ./internal/long -part chaos -for 30m              # one part
+//	go run ./internal/long -part sim -for 60m -seed 200000   # from this seed on
+//	go run ./internal/long -part all -for 8h                 # all parts, the time shared equally
+//
+// The parts and the commands that they run:
+//
+//	sim      the simulator, seed after seed               go run ./internal/simulator/simulate -from SEED -seeds 2000
+//	chaos    faults against real Apache Kafka             go test ./internal/chaos -run TestChaos -chaos.for TIME -chaos.seed SEED
+//	fuzz     each fuzzer of the module in turn            go test PACKAGE -run ^$ -fuzz ^NAME$ -fuzztime TIME
+//	mutants  generated mutants of the pure packages       go run ./internal/mutate
+//	bugs     known bugs put back, for the simulator       go run ./internal/simulator/seeded
+//
+// mutants and bugs are done when they are done: the time bounds them only. A part whose command is not in this module fails. Output is shown as it comes. The last lines, one for
+// each part, are rows for the table of long runs in docs/track-record.md. The exit status is 1 when a part failed. Ctrl-C ends what was started, then prints the rows so far.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	names := append(slices.Clone(order), "all")
+	part := flag.String("part", "", "which part: "+strings.Join(names, ", "))
+	long := flag.Duration("for", time.Hour, "how long; with all: shared by the parts")
+	seed := flag.Uint64("seed", 0, "the first seed of sim, the seed of chaos (default: from the clock)")
+	flag.Parse()
+	if !slices.Contains(names, *part) || *long <= 0 || flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "long: -part is needed, one of", strings.Join(names, ", "))
+		flag.Usage()
+		os.Exit(2)
+	}
+	if *seed == 0 {
+		*seed = uint64(time.Now().Unix()) // seconds leave room behind each seed: a run that counts on does not meet the next one's soon
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	chosen := []string{*part}
+	if *part == "all" {
+		chosen = order
+	}
+	ok := true
+	var rows []string
+	for _, name := range chosen {
+		if ctx.Err() != nil {
+			ok = false
+			break
+		}
+		r := &run{name: name, seed: *seed, long: *long / time.Duration(len(chosen)), out: os.Stdout, began: time.Now()}
+		err := parts[name](ctx, r)
+		ok = ok && err == nil
+		rows = append(rows, r.row(err))
+	}
+	for _, row := range rows {
+		fmt.Println(row)
+	}
+	if !ok {
+		os.Exit(1)
+	}
+}

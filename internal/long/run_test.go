@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFiguresAreSummed: figures of several commands are one row.
+func TestFiguresAreSummed(t *testing.T) {
+	var out bytes.Buffer
+	r := &run{name: "sim", long: time.Minute, out: &out, began: time.Now()}
+	for _, line := range []string{"simulated hours: 1.5, faults: 7, violations: 0", "simulated hours: 2, faults: 3, violations: 1"} {
+		if err := r.command(t.Context(), "sh", "-c", "echo first; echo '"+line+"'; echo last"); err != nil {
+			t.Fatal(err)
+		}
+		r.sum(t.Context(), "violations:")
+	}
+	if row := r.row(nil); !strings.Contains(row, "| simulated hours: 3.5, faults: 10, violations: 1 |") || !strings.HasPrefix(row, "| sim |") {
+		t.Errorf("the row is %s", row)
+	}
+	if strings.Count(out.String(), "first\n") != 2 {
+		t.Errorf("output was not shown: %s", &out)
+	}
+}
+
+// TestAFailedPartSaysSo: the row of a part that failed, or that is not there, names it.
+func TestAFailedPartSaysSo(t *testing.T) {
+	r := &run{name: "bugs", out: new(bytes.Buffer), began: time.Now()}
+	err := r.command(t.Context(), "sh", "-c", "exit 3")
+	if row := r.row(err); err == nil || !strings.Contains(row, "FAILED: exit status 3") {
+		t.Errorf("the row is %s", row)
+	}
+	if err := r.command(t.Context(), "go", "run", "./nowhere"); err == nil || !strings.Contains(err.Error(), "./nowhere is not in this module") {
+		t.Errorf("a part that is not there: %v", err)
+	}
+}
+
+// TestInterruptEndsWhatWasStarted: a command's own child is gone when the command returns.
+func TestInterruptEndsWhatWasStarted(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	began := filepath.Join(t.TempDir(), "began")
+	r := &run{name: "chaos", out: new(bytes.Buffer), began: time.Now()}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.command(ctx, "sh", "-c", "sh -c 'trap \"echo child ends; exit\" INT; echo > "+began+"; while :; do sleep 0.05; done'")
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+		if _, err := os.Stat(began); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the command did not begin")
+		}
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the command ended with %v", err)
+	}
+	if !strings.Contains(r.out.(*bytes.Buffer).String(), "child ends") {
+		t.Errorf("the child was not told: %s", r.out)
+	}
+}
+
+// TestTimeBoundsAPart: a command that does not end is ended.
+func TestTimeBoundsAPart(t *testing.T) {
+	r := &run{name: "mutants", long: 50 * time.Millisecond, out: new(bytes.Buffer), began: time.Now()}
+	if err := r.bounded(t.Context(), "sleep", "600"); err == nil || !strings.Contains(err.Error(), "the time was over") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestFuzzersAreFound: by their functions, in test files only, and not in testdata.
+func TestFuzzersAreFound(t *testing.T) {
+	root := t.TempDir()
+	t.Chdir(root)
+	for name, text := range map[string]string{
+		"a/one_test.go":          "package a\n\nfunc FuzzOne(f *testing.F) {\n}\nfunc FuzzTwo(f *testing.F) {}\n",
+		"a/one.go":               "package a\n\nfunc FuzzNot() {}\n",
+		"a/testdata/not_test.go": "package a\n\nfunc FuzzNot() {}\n",
+		"b/c/three_test.go":      "package c\n\nfunc FuzzThree(f *testing.F) {}\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := findFuzzers(".")
+	want := []fuzzer{{"./a", "FuzzOne"}, {"./a", "FuzzTwo"}, {"./b/c", "FuzzThree"}}
+	if err != nil || len(found) != 3 || found[0] != want[0] || found[1] != want[1] || found[2] != want[2] {
+		t.Errorf("found %v, error %v; want %v", found, err, want)
+	}
+}
+
+// TestEveryPartRuns: the parts and their order are the same set.
+func TestEveryPartRuns(t *testing.T) {
+	if len(order) != len(parts) {
+		t.Errorf("%d parts in order, %d that run", len(order), len(parts))
+	}
+	for _, name := range order {
+		if parts[name] == nil {
+			t.Errorf("%s does not run", name)
+		}
+	}
+}
