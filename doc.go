@@ -161,6 +161,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/casecheck                 the field cases, their tests and mutants
 	internal/fuzzrun                   runs the fuzz targets in turn
 	internal/fuzzbound                 the time and the memory that a fuzzed input may cost
+	internal/overlay                   builds the module with patches, for the tests of tests
 	internal/layout                    the import graph, purity, and the code in prose
 	internal/bench                     speed and memory, beside a bare fetcher
 	internal/clienthistory      pure   what clients saw, judged with the words of Jepsen's checker for logs

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/clustermirror/clustermirror/internal/overlay"
 )
 
 const patch = `case: F05
@@ -101,21 +103,19 @@ func TestMutantsThatAreNone(t *testing.T) {
 		"a test":     strings.ReplaceAll(patch, "p/p.go", "p/p_test.go"),
 		"rm":         strings.ReplaceAll(patch, "run: go test", "run: rm -r"),
 	} {
-		if m, err := parseMutant(name, text); err == nil {
+		if m, err := parse(name, text); err == nil {
 			t.Errorf("%s: accepted as %+v", name, m)
 		}
 	}
 }
 
-func TestApplyTakesTheNearestOfEqualPlaces(t *testing.T) {
-	m, err := parseMutant("x", strings.ReplaceAll(patch, "@@ -3,3 +3,3 @@", "@@ -9,3 +9,3 @@"))
+// parse reads one mutant.
+func parse(name, text string) (*mutant, error) {
+	p, err := overlay.Parse(name, text)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	got, err := m.apply(code + "\n" + code[len("package p\n\n"):])
-	if err != nil || strings.Index(got, "a + b") < strings.Index(got, "a - b") {
-		t.Errorf("%v:\n%s", err, got)
-	}
+	return newMutant(p)
 }
 
 // A test that hung is red, but for one that starts Kafka: it may have waited for the others on its machine.
@@ -132,7 +132,7 @@ func TestHungTests(t *testing.T) {
 		{[]caseTest{{id: "F05", pkg: "p", level: "Kafka"}}, failed, true},
 		{[]caseTest{{id: "F05", pkg: "q", level: "Kafka"}, {id: "F06", pkg: "p", level: "Kafka"}}, hung, true},
 	} {
-		m, err := parseMutant("x", patch)
+		m, err := parse("x", patch)
 		if err != nil {
 			t.Fatal(err)
 		}

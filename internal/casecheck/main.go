@@ -57,9 +57,9 @@ func run(out io.Writer, root string, ids []string, runMutants bool, only string)
 	missing := table(out, ids, tests, mutants)
 	ok = len(missing) == 0
 	if runMutants {
-		mutants = slices.DeleteFunc(mutants, func(m *mutant) bool { return !strings.Contains(m.name, only) })
+		mutants = slices.DeleteFunc(mutants, func(m *mutant) bool { return !strings.Contains(m.Name, only) })
 		for _, r := range runAll(root, mutants) {
-			fmt.Fprintf(out, "%-6s %-52s %s\n", map[bool]string{true: "killed", false: "ALIVE"}[r.err == nil], r.mutant.name, r.say())
+			fmt.Fprintf(out, "%-6s %-52s %s\n", map[bool]string{true: "killed", false: "ALIVE"}[r.err == nil], r.mutant.Name, r.say())
 			ok = ok && r.err == nil
 		}
 	}
@@ -85,7 +85,7 @@ func table(out io.Writer, ids []string, tests []caseTest, mutants []*mutant) (mi
 		n, killers := 0, []string{}
 		for _, m := range mutants {
 			if m.id == id {
-				killers = append(killers, m.name)
+				killers = append(killers, m.Name)
 			}
 		}
 		for _, t := range tests {
