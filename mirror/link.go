@@ -40,10 +40,10 @@ type want struct {
 	timer    *time.Timer
 	since    time.Time // of the state
 	answered time.Time // when a reply last named it
-	nothing  int       // replies in a row without records for anybody, while its source end is above its position
-	hold     *hold     // while busy: the reply whose bytes it works on
-	sent     bool      // its position is in the session, not only to be put there
-	end      int64     // the source's high watermark in its last answer, Unknown
+	silence  partition.Silence
+	hold     *hold // while busy: the reply whose bytes it works on
+	sent     bool  // its position is in the session, not only to be put there
+	end      int64 // the source's high watermark in its last answer, Unknown
 }
 
 // hold is one reply in memory: its bytes are one buffer, which lives until the last of its partitions has passed its part on.
@@ -128,9 +128,6 @@ func (l *link) want(r *runner, e partition.Effect) {
 		l.wants[r.tp] = w
 	} else if w == nil {
 		return // removed meanwhile; the core knows
-	}
-	if e.Offset != w.at.Offset {
-		w.nothing = 0
 	}
 	w.token = e.Token
 	w.at.Offset, w.at.LastEpoch, w.at.LogStart = e.Offset, e.LastEpoch, r.log.Start()
@@ -467,30 +464,27 @@ func carriesRecords(reply []FetchedPartition) bool {
 	return false
 }
 
-// nothingFor tells the partitions that a reply without any records leaves out, although the source's end is above their position: a fetch session does not repeat
-// what has not changed, so this is the empty answer that proves that nothing is left to read (F-05).
+// nothingFor tells the partitions that a reply without any records leaves out what follows from that (partition.Silence, F-05).
 func (b *brokerLink) nothingFor() {
-	type answer struct {
+	type silent struct {
 		w     *want
 		token partition.Token
 		fetch partition.Fetch
 	}
-	var answers []answer
+	var answers []silent
 	b.l.mu.Lock()
 	for _, w := range b.l.wants {
-		if w.on != b || w.state != wantReady || !w.sent || w.end <= w.at.Offset || w.since.After(b.began) {
+		if w.on != b || w.state != wantReady || !w.sent || w.since.After(b.began) {
 			continue
 		}
-		if w.nothing++; w.nothing < 2 {
-			continue // once may be a broker that had no room or no time
+		answer, proven := w.silence.LeftOut(w.at.Offset, w.at.LeaderEpoch, w.end)
+		if !proven {
+			continue
 		}
-		w.nothing = 0
 		b.l.set(w, wantBusy)
 		w.failing = false
 		b.changed = append(b.changed, w.r.tp)
-		answers = append(answers, answer{w, w.token, partition.Fetch{
-			Offset: w.at.Offset, LeaderEpoch: w.at.LeaderEpoch, HighWatermark: w.end, LastStable: Unknown, LogStart: Unknown, LeaderID: Unknown, CurrentEpoch: Unknown,
-		}})
+		answers = append(answers, silent{w, w.token, answer})
 	}
 	b.l.mu.Unlock()
 	for _, a := range answers {

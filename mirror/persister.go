@@ -148,8 +148,10 @@ func (p *persister) settle(items []persistItem, results []statemachine.WriteResu
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, maxStoreWait) {
 		ctx, stop := context.WithTimeout(p.m.ctx, p.m.cfg.CallBound)
 		err := p.m.session.Load(ctx, func(e statemachine.Entry) error {
-			if i, ok := doubtful[e.Key]; ok && wrote(items[i].e, e) {
-				results[i] = statemachine.WriteResult{StateEpoch: e.State.StateEpoch}
+			if i, ok := doubtful[e.Key]; ok {
+				if epoch, ours := partition.Settled(items[i].e, e); ours {
+					results[i] = statemachine.WriteResult{StateEpoch: epoch}
+				}
 			}
 			return nil
 		})
@@ -158,13 +160,6 @@ func (p *persister) settle(items []persistItem, results []statemachine.WriteResu
 			return
 		}
 	}
-}
-
-// wrote says whether an entry is what an effect wanted written. The store counts state epochs and keeps the highest leader epoch by itself.
-func wrote(e partition.Effect, got statemachine.Entry) bool {
-	state := got.State
-	state.StateEpoch, state.LeaderEpoch = e.Record.StateEpoch, e.Record.LeaderEpoch
-	return state == e.Record && (e.LME == nil || got.LME != nil && *got.LME == *e.LME)
 }
 
 // ofOne is the refusal of one record. A session that is fenced as a whole says so for the write as a whole: a record refused for its leader epoch ends its partition,
