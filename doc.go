@@ -165,6 +165,8 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/layout                    the import graph, purity, and the code in prose
 	internal/bench                     speed and memory, beside a bare fetcher
 	internal/clienthistory      pure   what clients saw, judged with the words of Jepsen's checker for logs
+	internal/simulator                 disaster recovery in one goroutine: the core in a second shell, an adversary, a model that judges
+	internal/simulator/simulate        plays seeds and scripts
 	internal/simulator/model    pure   what a mirror may do, from the specification alone
 	internal/long                      the long forms of tests, by the hour
 	examples/quickstart                the whole story in one command
