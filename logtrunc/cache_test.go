@@ -141,56 +141,56 @@ func TestEntriesIsACopy(t *testing.T) {
 }
 
 // TestCacheAgainstTheLogItself compares the cache with a plain list of (offset, epoch), one per record.
-func TestCacheAgainstTheLogItself(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := &Cache{}
-		start, epoch := int64(0), int32(0)
-		var log []int32 // epoch of offset start+i
-		end := func() int64 { return start + int64(len(log)) }
-		t.Repeat(map[string]func(*rapid.T){
-			"append": func(t *rapid.T) {
-				epoch += rapid.Int32Range(0, 2).Draw(t, "epoch step")
-				n := rapid.IntRange(1, 4).Draw(t, "records")
-				c.Assign(epoch, end())
-				for range n {
-					log = append(log, epoch)
+func TestCacheAgainstTheLogItself(t *testing.T) { rapid.Check(t, cacheAgainstTheLogItself) }
+
+func cacheAgainstTheLogItself(t *rapid.T) {
+	c := &Cache{}
+	start, epoch := int64(0), int32(0)
+	var log []int32 // epoch of offset start+i
+	end := func() int64 { return start + int64(len(log)) }
+	t.Repeat(map[string]func(*rapid.T){
+		"append": func(t *rapid.T) {
+			epoch += rapid.Int32Range(0, 2).Draw(t, "epoch step")
+			n := rapid.IntRange(1, 4).Draw(t, "records")
+			c.Assign(epoch, end())
+			for range n {
+				log = append(log, epoch)
+			}
+		},
+		"truncate": func(t *rapid.T) {
+			n := rapid.IntRange(0, len(log)).Draw(t, "kept")
+			log = log[:n]
+			c.TruncateTo(end())
+		},
+		"raise start": func(t *rapid.T) {
+			n := rapid.IntRange(0, max(0, len(log)-1)).Draw(t, "dropped")
+			log, start = log[n:], start+int64(n)
+			c.RaiseStart(start)
+		},
+		"": func(t *rapid.T) {
+			for i, want := range log {
+				if got := c.EpochAt(start + int64(i)); got != want {
+					t.Fatalf("EpochAt(%d) = %d, want %d; log from %d %v, cache %v", start+int64(i), got, want, start, log, c.Entries())
 				}
-			},
-			"truncate": func(t *rapid.T) {
-				n := rapid.IntRange(0, len(log)).Draw(t, "kept")
-				log = log[:n]
-				c.TruncateTo(end())
-			},
-			"raise start": func(t *rapid.T) {
-				n := rapid.IntRange(0, max(0, len(log)-1)).Draw(t, "dropped")
-				log, start = log[n:], start+int64(n)
-				c.RaiseStart(start)
-			},
-			"": func(t *rapid.T) {
-				for i, want := range log {
-					if got := c.EpochAt(start + int64(i)); got != want {
-						t.Fatalf("EpochAt(%d) = %d, want %d; log from %d %v, cache %v", start+int64(i), got, want, start, log, c.Entries())
-					}
+			}
+			es := c.Entries()
+			if !slices.IsSortedFunc(es, func(a, b Entry) int { return int(a.Epoch - b.Epoch) }) || !slices.IsSortedFunc(es, func(a, b Entry) int { return int(a.Start - b.Start) }) {
+				t.Fatalf("entries do not rise: %v", es)
+			}
+			if len(log) == 0 {
+				return
+			}
+			if c.Latest() != log[len(log)-1] {
+				t.Fatalf("Latest %d, last record has %d", c.Latest(), log[len(log)-1])
+			}
+			for ask := int32(0); ask <= epoch+1; ask++ {
+				gotEpoch, gotEnd := c.EndOffsetFor(ask, end())
+				wantEpoch, wantEnd := endOf(log, start, ask)
+				if gotEpoch != wantEpoch || gotEnd != wantEnd {
+					t.Fatalf("EndOffsetFor(%d) = (%d, %d), want (%d, %d)", ask, gotEpoch, gotEnd, wantEpoch, wantEnd)
 				}
-				es := c.Entries()
-				if !slices.IsSortedFunc(es, func(a, b Entry) int { return int(a.Epoch - b.Epoch) }) || !slices.IsSortedFunc(es, func(a, b Entry) int { return int(a.Start - b.Start) }) {
-					t.Fatalf("entries do not rise: %v", es)
-				}
-				if len(log) == 0 {
-					return
-				}
-				if c.Latest() != log[len(log)-1] {
-					t.Fatalf("Latest %d, last record has %d", c.Latest(), log[len(log)-1])
-				}
-				for ask := int32(0); ask <= epoch+1; ask++ {
-					gotEpoch, gotEnd := c.EndOffsetFor(ask, end())
-					wantEpoch, wantEnd := endOf(log, start, ask)
-					if gotEpoch != wantEpoch || gotEnd != wantEnd {
-						t.Fatalf("EndOffsetFor(%d) = (%d, %d), want (%d, %d)", ask, gotEpoch, gotEnd, wantEpoch, wantEnd)
-					}
-				}
-			},
-		})
+			}
+		},
 	})
 }
 

@@ -262,101 +262,103 @@ func (h *history) higherEpochs() {
 }
 
 func TestSearchFindsTheTrueDivergencePoint(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		h := drawHistory(t)
-		h.higherEpochs()
-		ours, theirs := cacheOf(h.ours), cacheOf(h.theirs)
-		s := NewSearch(ours, 0, int64(len(h.ours)))
-		run(s, source{theirs, int64(len(h.theirs))})
-		checkRounds(t, s, ours)
-		if point, proved := s.Result(); point != h.common || !proved {
-			t.Fatalf("result (%d, %v), want (%d, true)\nours   %v\ntheirs %v\nrounds %+v", point, proved, h.common, h.ours, h.theirs, s.Rounds())
-		}
-	})
+	rapid.Check(t, searchFindsTheTrueDivergencePoint)
+}
+
+func searchFindsTheTrueDivergencePoint(t *rapid.T) {
+	h := drawHistory(t)
+	h.higherEpochs()
+	ours, theirs := cacheOf(h.ours), cacheOf(h.theirs)
+	s := NewSearch(ours, 0, int64(len(h.ours)))
+	run(s, source{theirs, int64(len(h.theirs))})
+	checkRounds(t, s, ours)
+	if point, proved := s.Result(); point != h.common || !proved {
+		t.Fatalf("result (%d, %v), want (%d, true)\nours   %v\ntheirs %v\nrounds %+v", point, proved, h.common, h.ours, h.theirs, s.Rounds())
+	}
 }
 
 // TestSearchWithALowerSourceNeverCutsCommonRecords: the source's latest epoch may be below ours (F-36 by end-offset-for-epoch). Then it has no answer and nothing is proved;
 // what a fetch reply's diverging epoch says instead (the source's latest epoch and end) leads to the same point.
-func TestSearchWithALowerSource(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		h := drawHistory(t)
-		ours, theirs := cacheOf(h.ours), cacheOf(h.theirs)
-		src := source{theirs, int64(len(h.theirs))}
-		plain := NewSearch(ours, 0, int64(len(h.ours)))
-		run(plain, src)
-		if point, proved := plain.Result(); proved && point != h.common || !proved && point != int64(len(h.ours)) {
-			t.Fatalf("result (%d, %v), common %d\nours   %v\ntheirs %v\nrounds %+v", point, proved, h.common, h.ours, h.theirs, plain.Rounds())
+func TestSearchWithALowerSource(t *testing.T) { rapid.Check(t, searchWithALowerSource) }
+
+func searchWithALowerSource(t *rapid.T) {
+	h := drawHistory(t)
+	ours, theirs := cacheOf(h.ours), cacheOf(h.theirs)
+	src := source{theirs, int64(len(h.theirs))}
+	plain := NewSearch(ours, 0, int64(len(h.ours)))
+	run(plain, src)
+	if point, proved := plain.Result(); proved && point != h.common || !proved && point != int64(len(h.ours)) {
+		t.Fatalf("result (%d, %v), common %d\nours   %v\ntheirs %v\nrounds %+v", point, proved, h.common, h.ours, h.theirs, plain.Rounds())
+	}
+	if len(h.ours) == 0 || len(h.theirs) == 0 {
+		return
+	}
+	diverging := NewSearch(ours, 0, int64(len(h.ours)))
+	for {
+		ask, ok := diverging.Ask()
+		if !ok {
+			break
 		}
-		if len(h.ours) == 0 || len(h.theirs) == 0 {
-			return
+		if ask > theirs.Latest() {
+			diverging.Answer(theirs.Latest(), src.end)
+		} else {
+			diverging.Answer(theirs.EndOffsetFor(ask, src.end))
 		}
-		diverging := NewSearch(ours, 0, int64(len(h.ours)))
-		for {
-			ask, ok := diverging.Ask()
-			if !ok {
-				break
-			}
-			if ask > theirs.Latest() {
-				diverging.Answer(theirs.Latest(), src.end)
-			} else {
-				diverging.Answer(theirs.EndOffsetFor(ask, src.end))
-			}
-		}
-		checkRounds(t, diverging, ours)
-		if point, proved := diverging.Result(); point != h.common || !proved {
-			t.Fatalf("result (%d, %v), want (%d, true)\nours   %v\ntheirs %v\nrounds %+v", point, proved, h.common, h.ours, h.theirs, diverging.Rounds())
-		}
-	})
+	}
+	checkRounds(t, diverging, ours)
+	if point, proved := diverging.Result(); point != h.common || !proved {
+		t.Fatalf("result (%d, %v), want (%d, true)\nours   %v\ntheirs %v\nrounds %+v", point, proved, h.common, h.ours, h.theirs, diverging.Rounds())
+	}
 }
 
 // TestSearchOverCompactedCopies: the copy lacks batches that were compacted away before it was made, so its epochs may start later than the source's, or be missing.
 // Every record that is in both stays and every record that only we have goes.
-func TestSearchOverCompactedCopies(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		h := drawHistory(t)
-		h.higherEpochs()
-		kept := rapid.SliceOfN(rapid.Bool(), len(h.ours), len(h.ours)).Draw(t, "kept")
-		copied := &Cache{}
-		for i, e := range h.ours {
-			if kept[i] {
-				copied.Assign(e, int64(i))
-			}
+func TestSearchOverCompactedCopies(t *testing.T) { rapid.Check(t, searchOverCompactedCopies) }
+
+func searchOverCompactedCopies(t *rapid.T) {
+	h := drawHistory(t)
+	h.higherEpochs()
+	kept := rapid.SliceOfN(rapid.Bool(), len(h.ours), len(h.ours)).Draw(t, "kept")
+	copied := &Cache{}
+	for i, e := range h.ours {
+		if kept[i] {
+			copied.Assign(e, int64(i))
 		}
-		s := NewSearch(copied, 0, int64(len(h.ours)))
-		run(s, source{cacheOf(h.theirs), int64(len(h.theirs))})
-		checkRounds(t, s, copied)
-		point, proved := s.Result()
-		for i := range h.ours {
-			common, stays := int64(i) < h.common, int64(i) < point
-			if !kept[i] || common == stays {
-				continue
-			}
-			if proved || !stays {
-				t.Fatalf("offset %d: common %v, stays %v; result (%d, %v), common %d\nours   %v kept %v\ntheirs %v\nrounds %+v",
-					i, common, stays, point, proved, h.common, h.ours, kept, h.theirs, s.Rounds())
-			}
+	}
+	s := NewSearch(copied, 0, int64(len(h.ours)))
+	run(s, source{cacheOf(h.theirs), int64(len(h.theirs))})
+	checkRounds(t, s, copied)
+	point, proved := s.Result()
+	for i := range h.ours {
+		common, stays := int64(i) < h.common, int64(i) < point
+		if !kept[i] || common == stays {
+			continue
 		}
-	})
+		if proved || !stays {
+			t.Fatalf("offset %d: common %v, stays %v; result (%d, %v), common %d\nours   %v kept %v\ntheirs %v\nrounds %+v",
+				i, common, stays, point, proved, h.common, h.ours, kept, h.theirs, s.Rounds())
+		}
+	}
 }
 
 // TestSearchSurvivesAnyAnswers: nonsense never raises the boundary, never asks the same twice, and ends.
-func TestSearchSurvivesAnyAnswers(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		start := rapid.Int64Range(0, 10).Draw(t, "start")
-		log, c := drawLog(t, start, 0)
-		end := start + int64(len(log))
-		s := NewSearch(c, start, end)
-		for {
-			if _, ok := s.Ask(); !ok {
-				break
-			}
-			s.Answer(rapid.Int32Range(-2, 20).Draw(t, "epoch"), rapid.Int64Range(-2, 40).Draw(t, "end"))
+func TestSearchSurvivesAnyAnswers(t *testing.T) { rapid.Check(t, searchSurvivesAnyAnswers) }
+
+func searchSurvivesAnyAnswers(t *rapid.T) {
+	start := rapid.Int64Range(0, 10).Draw(t, "start")
+	log, c := drawLog(t, start, 0)
+	end := start + int64(len(log))
+	s := NewSearch(c, start, end)
+	for {
+		if _, ok := s.Ask(); !ok {
+			break
 		}
-		checkRounds(t, s, c)
-		if point, proved := s.Result(); point > end || !proved && point != end {
-			t.Fatalf("result (%d, %v) of a log [%d, %d)", point, proved, start, end)
-		}
-	})
+		s.Answer(rapid.Int32Range(-2, 20).Draw(t, "epoch"), rapid.Int64Range(-2, 40).Draw(t, "end"))
+	}
+	checkRounds(t, s, c)
+	if point, proved := s.Result(); point > end || !proved && point != end {
+		t.Fatalf("result (%d, %v) of a log [%d, %d)", point, proved, start, end)
+	}
 }
 
 // checkRounds demands what holds of every search: at most one round per epoch, questions and boundary fall.

@@ -316,88 +316,88 @@ func (l history) refused(e entry) bool {
 
 // The Manager agrees with the naive model on any history, however it is cut into calls, truncated at any batch and replayed, or written to a snapshot and read again;
 // and after a truncation its whole state, hidden parts too, is that of a Manager that only ever saw the shorter log.
-func TestAgreesWithNaiveModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := New()
-		m.pointEvery = rapid.IntRange(1, 6).Draw(t, "points every")
-		var l history
-		highest := int64(-1)
-		t.Repeat(map[string]func(*rapid.T){
-			"observe": func(t *rapid.T) {
-				var chunk history
-				for range rapid.IntRange(1, 8).Draw(t, "batches") {
-					grown := append(slices.Clone(l), chunk...)
-					e := drawEntry(t, grown.next())
-					if !grown.refused(e) {
-						chunk = append(chunk, e)
-						highest = max(highest, e.id)
-						continue
-					}
-					// All before the refused batch is applied, nothing from it on.
-					err := m.Observe(append(chunk.bytes(), append(e.bytes(), entry{kind: data, base: e.last + 1, last: e.last + 1, id: 99}.bytes()...)...))
-					open, _ := grown.openAt(len(grown), e.id)
-					if want := (TransactionError{ProducerID: e.id, Offset: e.base, OpenSince: open.FirstOffset}); err == nil || err.Error() != want.Error() {
-						t.Fatalf("%v, want %v", err, &want)
-					}
-					l = grown
-					return
+func TestAgreesWithNaiveModel(t *testing.T) { rapid.Check(t, agreesWithNaiveModel) }
+
+func agreesWithNaiveModel(t *rapid.T) {
+	m := New()
+	m.pointEvery = rapid.IntRange(1, 6).Draw(t, "points every")
+	var l history
+	highest := int64(-1)
+	t.Repeat(map[string]func(*rapid.T){
+		"observe": func(t *rapid.T) {
+			var chunk history
+			for range rapid.IntRange(1, 8).Draw(t, "batches") {
+				grown := append(slices.Clone(l), chunk...)
+				e := drawEntry(t, grown.next())
+				if !grown.refused(e) {
+					chunk = append(chunk, e)
+					highest = max(highest, e.id)
+					continue
 				}
-				if err := m.Observe(chunk.bytes()); err != nil {
+				// All before the refused batch is applied, nothing from it on.
+				err := m.Observe(append(chunk.bytes(), append(e.bytes(), entry{kind: data, base: e.last + 1, last: e.last + 1, id: 99}.bytes()...)...))
+				open, _ := grown.openAt(len(grown), e.id)
+				if want := (TransactionError{ProducerID: e.id, Offset: e.base, OpenSince: open.FirstOffset}); err == nil || err.Error() != want.Error() {
+					t.Fatalf("%v, want %v", err, &want)
+				}
+				l = grown
+				return
+			}
+			if err := m.Observe(chunk.bytes()); err != nil {
+				t.Fatal(err)
+			}
+			l = append(l, chunk...)
+		},
+		"observe again": func(t *rapid.T) {
+			if err := m.Observe(l[rapid.IntRange(0, len(l)).Draw(t, "from"):].bytes()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"truncate": func(t *rapid.T) {
+			keep := rapid.IntRange(0, len(l)).Draw(t, "keep")
+			short := l[:keep]
+			at := m.TruncateTo(short.next())
+			if at > short.next() || at != m.Next() {
+				t.Fatalf("went back to %d, asked for %d, next is %d", at, short.next(), m.Next())
+			}
+			from := slices.IndexFunc(short, func(e entry) bool { return e.last >= at })
+			if from >= 0 {
+				if before := short[:from]; before.next() != at {
+					t.Fatalf("%d is inside a batch", at)
+				}
+				if err := m.Observe(short[from:].bytes()); err != nil {
 					t.Fatal(err)
 				}
-				l = append(l, chunk...)
-			},
-			"observe again": func(t *rapid.T) {
-				if err := m.Observe(l[rapid.IntRange(0, len(l)).Draw(t, "from"):].bytes()); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"truncate": func(t *rapid.T) {
-				keep := rapid.IntRange(0, len(l)).Draw(t, "keep")
-				short := l[:keep]
-				at := m.TruncateTo(short.next())
-				if at > short.next() || at != m.Next() {
-					t.Fatalf("went back to %d, asked for %d, next is %d", at, short.next(), m.Next())
-				}
-				from := slices.IndexFunc(short, func(e entry) bool { return e.last >= at })
-				if from >= 0 {
-					if before := short[:from]; before.next() != at {
-						t.Fatalf("%d is inside a batch", at)
-					}
-					if err := m.Observe(short[from:].bytes()); err != nil {
-						t.Fatal(err)
-					}
-				}
-				l = slices.Clone(short)
-				fresh := New()
-				if err := fresh.Observe(l.bytes()); err != nil {
-					t.Fatal(err)
-				}
-				fresh.highest = highest
-				if !bytes.Equal(m.Snapshot(), fresh.Snapshot()) {
-					t.Fatalf("snapshot\n%x, fresh\n%x", m.Snapshot(), fresh.Snapshot())
-				}
-			},
-			"restore": func(t *rapid.T) {
-				snapshot := m.Snapshot()
-				restored := New()
-				if err := restored.Restore(snapshot); err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal(restored.Snapshot(), snapshot) {
-					t.Fatalf("snapshot\n%x, after restoring\n%x", snapshot, restored.Snapshot())
-				}
-				restored.pointEvery = m.pointEvery
-				m = restored
-			},
-			"": func(t *rapid.T) {
-				if d := l.difference(m, highest); d != "" {
-					t.Fatalf("%s\nlog %+v", d, l)
-				}
-				if len(m.points) > maxPoints {
-					t.Fatalf("%d points", len(m.points))
-				}
-			},
-		})
+			}
+			l = slices.Clone(short)
+			fresh := New()
+			if err := fresh.Observe(l.bytes()); err != nil {
+				t.Fatal(err)
+			}
+			fresh.highest = highest
+			if !bytes.Equal(m.Snapshot(), fresh.Snapshot()) {
+				t.Fatalf("snapshot\n%x, fresh\n%x", m.Snapshot(), fresh.Snapshot())
+			}
+		},
+		"restore": func(t *rapid.T) {
+			snapshot := m.Snapshot()
+			restored := New()
+			if err := restored.Restore(snapshot); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(restored.Snapshot(), snapshot) {
+				t.Fatalf("snapshot\n%x, after restoring\n%x", snapshot, restored.Snapshot())
+			}
+			restored.pointEvery = m.pointEvery
+			m = restored
+		},
+		"": func(t *rapid.T) {
+			if d := l.difference(m, highest); d != "" {
+				t.Fatalf("%s\nlog %+v", d, l)
+			}
+			if len(m.points) > maxPoints {
+				t.Fatalf("%d points", len(m.points))
+			}
+		},
 	})
 }

@@ -538,6 +538,42 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	loose := observed(t, l)
 	loose.current.open.list = nil
 	refuse("open transaction missing", loose.Snapshot())
+	// States that no log makes, under a right checksum.
+	whole := append(slices.Clone(l), entry{kind: transactional, base: 8, last: 9, id: 9}, entry{kind: abort, base: 10, last: 10, id: 9}, entry{kind: transactional, base: 11, last: 11, id: 9})
+	for what, change := range map[string]func(m *Manager){
+		"start below 0":                      func(m *Manager) { m.start = -1 },
+		"next below the start":               func(m *Manager) { m.start = m.current.next + 1 },
+		"highest id below -1":                func(m *Manager) { m.highest = -2 },
+		"highest id below a producer's":      func(m *Manager) { m.highest = 8 },
+		"open ones not in order":             func(m *Manager) { slices.Reverse(m.current.open.list) },
+		"two open at one offset":             func(m *Manager) { m.current.open.list[len(m.current.open.list)-1].FirstOffset = m.current.open.list[0].FirstOffset },
+		"two open of one producer":           func(m *Manager) { m.current.open.list[len(m.current.open.list)-1].ProducerID = 7; clear(m.current.producers) },
+		"open below 0":                       func(m *Manager) { m.current.open.list[0].FirstOffset = -1; clear(m.current.producers) },
+		"open beyond the end":                func(m *Manager) { m.current.open.list[len(m.current.open.list)-1].LastOffset = m.current.next },
+		"open that ends before it begins":    func(m *Manager) { m.current.open.list[len(m.current.open.list)-1].LastOffset = m.current.open.list[len(m.current.open.list)-1].FirstOffset - 1 },
+		"aborted not in order":               func(m *Manager) { slices.Reverse(m.aborted) },
+		"one aborted twice":                  func(m *Manager) { m.aborted[1] = m.aborted[0] },
+		"aborted beyond the end":             func(m *Manager) { m.aborted[1].LastOffset = m.current.next },
+		"decided not in order":               func(m *Manager) { slices.Reverse(m.current.decided.list) },
+		"decided, first offsets do not rise": func(m *Manager) { m.current.decided.list[1].first = m.current.decided.list[0].first },
+		"decided, markers do not rise":       func(m *Manager) { m.current.decided.list[1].marker = m.current.decided.list[0].marker },
+		"decided beyond the end":             func(m *Manager) { m.current.decided.list[1].marker = m.current.next },
+		"too many decided":                   func(m *Manager) { m.current.decided.list = slices.Repeat(m.current.decided.list, maxDecided) },
+	} {
+		other := observed(t, whole)
+		change(other)
+		refuse(what, other.Snapshot())
+	}
+	twice := bytes.Clone(body)
+	at := len(snapshotMagic) + 1 + 3*8 + 1 + 4
+	copy(twice[at+producerSize:at+2*producerSize], twice[at:])
+	refuse("one producer twice", seal(twice))
+	flag := bytes.Clone(body)
+	flag[at-5] = 2
+	refuse("a flag that is neither", seal(flag))
+	if err := m.Restore(observed(t, whole).Snapshot()); err != nil {
+		t.Error("the whole log's is refused:", err)
+	}
 	if err := m.Restore(snapshot); err != nil || !bytes.Equal(m.Snapshot(), snapshot) {
 		t.Error("the undamaged one is refused:", err)
 	}

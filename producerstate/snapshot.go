@@ -111,12 +111,17 @@ func (m *Manager) Restore(snapshot []byte) error {
 	start := r.int64()
 	restored := Manager{start: start, current: emptyAt(r.int64()), highest: r.int64(), pointEvery: pointInterval}
 	s := &restored.current
-	s.isReset = r.int8() == 1
+	last := r.int8()
+	s.isReset = last == 1
+	ordered := last == 0 || last == 1
+	id := int64(-1)
 	for range r.count(producerSize) {
 		p := producer{
 			Producer: Producer{ID: r.int64(), Epoch: r.int16(), LastSequence: r.int32(), LastOffset: r.int64(), LastTimestamp: r.int64(), CoordinatorEpoch: r.int32(), OpenSince: r.int64()},
 			seen:     r.int64(),
 		}
+		ordered = ordered && p.ID > id
+		id = p.ID
 		s.producers[p.ID] = &p
 	}
 	for range r.count(transactionSize) {
@@ -130,8 +135,11 @@ func (m *Manager) Restore(snapshot []byte) error {
 	for range r.count(decidedSize) {
 		s.decided.list = append(s.decided.list, decided{first: r.int64(), marker: r.int64()})
 	}
-	if r.short || len(r.b) > 0 {
+	switch {
+	case r.short || len(r.b) > 0:
 		return &SnapshotError{"counts and length contradict each other"}
+	case !ordered || id > restored.highest || !restored.ordered():
+		return &SnapshotError{"its parts are not in order, or reach beyond the log"}
 	}
 	if err := s.relink(); err != nil {
 		return err
@@ -139,6 +147,38 @@ func (m *Manager) Restore(snapshot []byte) error {
 	restored.keepPoint()
 	*m = restored
 	return nil
+}
+
+// ordered says whether what was read is in the order in which a state is kept, and inside the log: a right checksum says only that somebody wrote it so.
+func (m *Manager) ordered() bool {
+	s := &m.current
+	if m.start < 0 || s.next < m.start || m.highest < -1 || len(s.decided.list) > maxDecided {
+		return false
+	}
+	inside := func(first, last int64) bool { return 0 <= first && first <= last && last < s.next }
+	first, opened := int64(-1), make(map[int64]bool, len(s.open.list))
+	for i := range s.open.list {
+		t := &s.open.list[i]
+		if t.FirstOffset <= first || !inside(t.FirstOffset, t.LastOffset) || opened[t.ProducerID] {
+			return false
+		}
+		first, opened[t.ProducerID] = t.FirstOffset, true
+	}
+	last := int64(-1)
+	for _, a := range m.aborted {
+		if a.LastOffset <= last || !inside(a.FirstOffset, a.LastOffset) {
+			return false
+		}
+		last = a.LastOffset
+	}
+	d := decided{-1, -1}
+	for _, next := range s.decided.list {
+		if next.first <= d.first || next.marker <= d.marker || !inside(next.first, next.marker) {
+			return false
+		}
+		d = next
+	}
+	return true
 }
 
 // relink finds the orphans: open transactions to which no producer entry leads. It refuses an entry that leads nowhere.

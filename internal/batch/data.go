@@ -199,13 +199,13 @@ func readRecord(b []byte, at int, r *Record) int {
 	return at
 }
 
-// nullableBytes reads a length and that many bytes; nil where the length says null.
+// nullableBytes reads a length and that many bytes; nil where the length says null. Writers say it with -1; any negative length is read so (Kafka: DefaultRecord).
 func nullableBytes(b []byte, at int) ([]byte, int) {
 	n, at := varint32(b, at)
 	switch {
-	case at < 0 || n < -1 || int(n) > len(b)-at:
+	case at < 0 || int(n) > len(b)-at:
 		return nil, -1
-	case n == -1:
+	case n < 0:
 		return nil, at
 	}
 	end := at + int(n)

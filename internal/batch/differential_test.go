@@ -84,49 +84,50 @@ func kmsgBatch(s DataSpec) []byte {
 
 // What we write is what kmsg writes; what we read is what we wrote; what kgo reads from it is the same.
 func TestDataBatchesAgainstKmsgAndKgo(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawSpec(t)
-		b := AppendData(nil, s)
-		if want := kmsgBatch(s); !bytes.Equal(b, want) {
-			t.Fatalf("built\n%x, kmsg builds\n%x", b, want)
+	rapid.Check(t, dataBatchAgainstKmsgAndKgo)
+}
+
+func dataBatchAgainstKmsgAndKgo(t *rapid.T) {
+	s := drawSpec(t)
+	b := AppendData(nil, s)
+	if want := kmsgBatch(s); !bytes.Equal(b, want) {
+		t.Fatalf("built\n%x, kmsg builds\n%x", b, want)
+	}
+	h, n, err := Next(b)
+	if err != nil || n != len(b) {
+		t.Fatal(n, err)
+	}
+	if err := Check(b, &h); err != nil {
+		t.Fatal(err)
+	}
+	var k kmsg.RecordBatch
+	if err := k.ReadFrom(b); err != nil {
+		t.Fatal(err)
+	}
+	if !same(h, &k) {
+		t.Fatalf("header %+v, kmsg reads %+v", h, k)
+	}
+	records, err := ReadRecords(b, &h)
+	if err != nil || len(records) != len(s.Records) {
+		t.Fatal(len(records), err)
+	}
+	for i, r := range records {
+		if w := s.Records[i]; !sameRecord(r, w) {
+			t.Fatalf("record %d is %+v, want %+v", i, r, w)
 		}
-		h, n, err := Next(b)
-		if err != nil || n != len(b) {
-			t.Fatal(n, err)
+	}
+	response := kmsg.NewFetchResponseTopicPartition()
+	response.RecordBatches = b
+	read, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: s.BaseOffset}, &response, kgo.DefaultDecompressor(), nil)
+	if read.Err != nil || len(read.Records) != len(s.Records) {
+		t.Fatalf("kgo reads %d records, %v", len(read.Records), read.Err)
+	}
+	for i, r := range read.Records {
+		w := s.Records[i]
+		if r.Offset != s.BaseOffset+int64(w.OffsetDelta) || !bytes.Equal(r.Key, w.Key) || !bytes.Equal(r.Value, w.Value) || len(r.Headers) != len(w.Headers) {
+			t.Fatalf("kgo reads record %d as %+v, want %+v", i, r, w)
 		}
-		if err := Check(b, &h); err != nil {
-			t.Fatal(err)
-		}
-		var k kmsg.RecordBatch
-		if err := k.ReadFrom(b); err != nil {
-			t.Fatal(err)
-		}
-		if theirs := (Header{k.FirstOffset, k.Length, k.PartitionLeaderEpoch, k.Magic, uint32(k.CRC), k.Attributes, k.LastOffsetDelta,
-			k.FirstTimestamp, k.MaxTimestamp, k.ProducerID, k.ProducerEpoch, k.FirstSequence, k.NumRecords}); h != theirs {
-			t.Fatalf("header %+v, kmsg reads %+v", h, theirs)
-		}
-		records, err := ReadRecords(b, &h)
-		if err != nil || len(records) != len(s.Records) {
-			t.Fatal(len(records), err)
-		}
-		for i, r := range records {
-			if w := s.Records[i]; !sameRecord(r, w) {
-				t.Fatalf("record %d is %+v, want %+v", i, r, w)
-			}
-		}
-		response := kmsg.NewFetchResponseTopicPartition()
-		response.RecordBatches = b
-		read, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: s.BaseOffset}, &response, kgo.DefaultDecompressor(), nil)
-		if read.Err != nil || len(read.Records) != len(s.Records) {
-			t.Fatalf("kgo reads %d records, %v", len(read.Records), read.Err)
-		}
-		for i, r := range read.Records {
-			w := s.Records[i]
-			if r.Offset != s.BaseOffset+int64(w.OffsetDelta) || !bytes.Equal(r.Key, w.Key) || !bytes.Equal(r.Value, w.Value) || len(r.Headers) != len(w.Headers) {
-				t.Fatalf("kgo reads record %d as %+v, want %+v", i, r, w)
-			}
-		}
-	})
+	}
 }
 
 func sameRecord(a, b Record) bool {
