@@ -3,7 +3,6 @@ package memlog
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -157,16 +156,7 @@ func (p *Producer) end(ctx context.Context, kind batch.ControlType) error {
 		marked++
 	}
 	for _, tp := range sorted(p.transaction) {
-		err := p.c.client(ctx, "WriteMarker", tp.Topic, tp.Partition, func(l *partitionLog) error {
-			if err := l.writable(); err != nil {
-				return err
-			}
-			key := binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(kind))
-			return l.add(batch.AppendControl(nil, batch.ControlSpec{
-				BaseOffset: l.end, LeaderEpoch: l.leaderEpoch, ProducerID: p.id.ID, ProducerEpoch: marked, BaseSequence: -1, Transactional: true,
-				Timestamp: l.c.cfg.Now().UnixMilli(), Key: key, Value: make([]byte, 6), // version 0, coordinator epoch 0
-			}))
-		})
+		err := p.c.client(ctx, "WriteMarker", tp.Topic, tp.Partition, func(l *partitionLog) error { return l.mark(ProducerID{p.id.ID, marked}, kind) })
 		if err != nil {
 			return err
 		}
