@@ -541,16 +541,23 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	// States that no log makes, under a right checksum.
 	whole := append(slices.Clone(l), entry{kind: transactional, base: 8, last: 9, id: 9}, entry{kind: abort, base: 10, last: 10, id: 9}, entry{kind: transactional, base: 11, last: 11, id: 9})
 	for what, change := range map[string]func(m *Manager){
-		"start below 0":                      func(m *Manager) { m.start = -1 },
-		"next below the start":               func(m *Manager) { m.start = m.current.next + 1 },
-		"highest id below -1":                func(m *Manager) { m.highest = -2 },
-		"highest id below a producer's":      func(m *Manager) { m.highest = 8 },
-		"open ones not in order":             func(m *Manager) { slices.Reverse(m.current.open.list) },
-		"two open at one offset":             func(m *Manager) { m.current.open.list[len(m.current.open.list)-1].FirstOffset = m.current.open.list[0].FirstOffset },
-		"two open of one producer":           func(m *Manager) { m.current.open.list[len(m.current.open.list)-1].ProducerID = 7; clear(m.current.producers) },
-		"open below 0":                       func(m *Manager) { m.current.open.list[0].FirstOffset = -1; clear(m.current.producers) },
-		"open beyond the end":                func(m *Manager) { m.current.open.list[len(m.current.open.list)-1].LastOffset = m.current.next },
-		"open that ends before it begins":    func(m *Manager) { m.current.open.list[len(m.current.open.list)-1].LastOffset = m.current.open.list[len(m.current.open.list)-1].FirstOffset - 1 },
+		"start below 0":                 func(m *Manager) { m.start = -1 },
+		"next below the start":          func(m *Manager) { m.start = m.current.next + 1 },
+		"highest id below -1":           func(m *Manager) { m.highest = -2 },
+		"highest id below a producer's": func(m *Manager) { m.highest = 8 },
+		"open ones not in order":        func(m *Manager) { slices.Reverse(m.current.open.list) },
+		"two open at one offset": func(m *Manager) {
+			m.current.open.list[len(m.current.open.list)-1].FirstOffset = m.current.open.list[0].FirstOffset
+		},
+		"two open of one producer": func(m *Manager) {
+			m.current.open.list[len(m.current.open.list)-1].ProducerID = 7
+			clear(m.current.producers)
+		},
+		"open below 0":        func(m *Manager) { m.current.open.list[0].FirstOffset = -1; clear(m.current.producers) },
+		"open beyond the end": func(m *Manager) { m.current.open.list[len(m.current.open.list)-1].LastOffset = m.current.next },
+		"open that ends before it begins": func(m *Manager) {
+			m.current.open.list[len(m.current.open.list)-1].LastOffset = m.current.open.list[len(m.current.open.list)-1].FirstOffset - 1
+		},
 		"aborted not in order":               func(m *Manager) { slices.Reverse(m.aborted) },
 		"one aborted twice":                  func(m *Manager) { m.aborted[1] = m.aborted[0] },
 		"aborted beyond the end":             func(m *Manager) { m.aborted[1].LastOffset = m.current.next },
