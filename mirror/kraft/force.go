@@ -44,7 +44,7 @@ const finishBound = 30 * time.Second
 //
 // It refuses while that process is alive, and watches a registration that is there for a session before it takes the process for gone; what that has left to a successor is taken away, so that
 // nobody comes by it. For each partition, in this order: the longest living copy is found; the brokers use up the producer ids that they hold; record is called
-// with the last mirror epoch and offset, and has to keep them, because a failback needs them; the longest copy is elected; the transactions that the mirror left open in it are aborted;
+// with the last mirror epoch and offset, for several partitions at a time, and has to keep them, because a failback needs them; the longest copy is elected; the transactions that the mirror left open in it are aborted;
 // the topic's settings are put back, for which the copies have to be in sync: that is waited for 30 s at most, when all partitions are open. Config.Notice is told HandedOver of each partition
 // in the moment in which it is open. Before each record and each election it is looked again whether a process came to life under the node id. What was not finished is gone on with by
 // another Force with the same Config.Remember: it aborts no transaction that began after the recorded end, those are clients'. A partition that a stock broker leads without a Force is

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,9 +41,9 @@ func TestRealKafkaForce(t *testing.T) {
 	eventually(t, "brokers 1 and 3 to have everything", func() bool {
 		return len(c.SegmentBytes("forced", 1, 1)) > 0 && string(c.SegmentBytes("forced", 1, 1)) == string(c.SegmentBytes("forced", 1, 3)) && l.Replicated() == 10
 	})
-	recorded := 0
+	var recorded atomic.Int32
 	record := func(_ context.Context, f kraft.Forced) error {
-		recorded++
+		recorded.Add(1)
 		if f.Partition.Partition == 0 {
 			return nil
 		}
@@ -82,8 +83,8 @@ func TestRealKafkaForce(t *testing.T) {
 		t.Fatalf("broker %d leads although it was only planned", leader)
 	}
 	forced, err = kraft.Force(bound(t), j.cfg, []string{"forced"}, record)
-	if err != nil || len(forced) != 2 || recorded != 2 {
-		t.Fatalf("force: %+v, recorded %d times: %v", forced, recorded, err)
+	if err != nil || len(forced) != 2 || recorded.Load() != 2 {
+		t.Fatalf("force: %+v, recorded %d times: %v", forced, recorded.Load(), err)
 	}
 	if forced[1].Leader != planned[1].Leader {
 		t.Errorf("planned was broker %d, and %d leads", planned[1].Leader, forced[1].Leader)
