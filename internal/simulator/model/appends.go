@@ -9,113 +9,76 @@ import (
 func (w *World) Appended(at At, who Who, by string, batches []Batch, accepted bool) {
 	l := w.log(at)
 	for _, b := range batches {
-		w.inOrder(l, b)
-		switch who {
-		case Clients:
+		w.must(b.Base >= l.end && b.Last >= b.Base, "order", "invariant 2", "%v: batch [%d, %d] is appended to a log that ends at %d", at, b.Base, b.Last, l.end)
+		w.must(b.LeaderEpoch <= l.epoch && b.LeaderEpoch >= l.latest(), "epoch fence", "invariant 3", "%v: batch at %d has epoch %d; the log's is %d, its last record's %d", at, b.Base, b.LeaderEpoch, l.epoch, l.latest())
+		if who == Clients {
 			w.clientWrites(l, by, b)
-		case Mirror:
-			w.mirrorWrites(l, by, b)
+		} else if who == Mirror {
+			w.mirrorWrites(w.owned(l, by, "appends"), l, w.log(w.acting(at).source), b)
 		}
 		l.add(b, who)
 	}
 }
 
-// Refused: a client's write was refused, and nothing was written.
+// Refused: a client's write was refused, and nothing was written. A refusal is always allowed.
 func (w *World) Refused(at At, by string) {}
 
-func (w *World) inOrder(l *log, b Batch) {
-	if b.Base < l.end || b.Last < b.Base {
-		w.fault("order", "%v: batch [%d, %d] is appended to a log that ends at %d", l.at, b.Base, b.Last, l.end)
-	}
-	if b.LeaderEpoch > l.epoch || b.LeaderEpoch < l.latest() {
-		w.fault("epoch fence", "%v: batch at %d has epoch %d; the log's leader epoch is %d, its last record's %d", l.at, b.Base, b.LeaderEpoch, l.epoch, l.latest())
-	}
-}
-
+// clientWrites: no client write to a closed log, and after a stop none under an epoch that could be the source's.
 func (w *World) clientWrites(l *log, by string, b Batch) {
-	if !l.open {
-		w.fault("closed gate", "%v: client %s wrote [%d, %d] to a closed log", l.at, by, b.Base, b.Last)
-	}
-	if m := w.acting(l.at); m.state() == stopped && m.ended() != nil && b.LeaderEpoch <= m.end.LME {
-		w.fault("above the end", "%v: client %s wrote at %d under epoch %d; LME is %d", l.at, by, b.Base, b.LeaderEpoch, m.end.LME)
-	}
+	w.must(l.open, "closed gate", "invariant 4", "%v: client %s wrote [%d, %d] to a closed log", l.at, by, b.Base, b.Last)
+	m := w.acting(l.at)
+	w.must(m == nil || m.record.State != stopped || m.ended() == nil || b.LeaderEpoch > m.end.LME, "above the end", "invariant 5", "%v: client %s wrote at %d under epoch %d, which LME is not below", l.at, by, b.Base, b.LeaderEpoch)
 }
 
-func (w *World) mirrorWrites(l *log, by string, b Batch) {
-	m := w.owned(l, by, "appends")
-	if m == nil {
-		return
-	}
-	source := w.log(m.source)
+// mirrorWrites: what a mirror appends lay at this place of the source's log in these bytes, or is a marker of its own.
+func (w *World) mirrorWrites(m *member, l, source *log, b Batch) {
 	if v := source.find(b); v != nil {
 		w.copied(m, l, source, v)
 	} else if b.Kind == Abort || b.Kind == Reset {
 		w.marked(m, l, b)
 	} else {
-		w.fault("log matching", "%v: the source never had [%d, %d] in these bytes", l.at, b.Base, b.Last)
+		w.must(false, "log matching", "invariant 1", "%v: the source never had [%d, %d] in these bytes", l.at, b.Base, b.Last)
 	}
 	m.hole = 0
 }
 
-// owned is the member of a log that a mirror's process changes. An overtaken process must not (invariant 9), nor one of a mirror that the partition does not belong to.
-func (w *World) owned(l *log, by, does string) *member {
-	m := w.acting(l.at)
-	if m == nil || m.process != by {
-		w.fault("one process", "%v: process %s %s, which does not run it", l.at, by, does)
-	}
-	return m
-}
-
-// copied judges a batch that came from the source: in this state, in these bytes, on top of the same log.
+// copied: a batch of the source is appended while MIRRORING (what is under way when that ends may still land until LME is recorded), on top of the log that it lay on at the source.
 func (w *World) copied(m *member, l, source *log, v *version) {
-	if s := m.state(); s != mirroring && !(s == failed && m.record.Previous == mirroring) && s != fencing && s != pausing && !(s == stopping && m.ended() == nil) {
-		w.fault("copies", "%v: a batch of the source is appended at %d in state %d", m.of, v.Base, s)
+	s := m.record.State
+	ok := s == mirroring || s == failed && m.record.Previous == mirroring || s == fencing || s == pausing || s == stopping && m.ended() == nil
+	w.must(ok, "copies", "spec §2, decision 5", "%v: a batch of the source is appended at %d in state %d", m.of, v.Base, s)
+	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v copies at %d while the opposite mirror runs", m.of, v.Base)
+	if n := len(l.batches); n > 0 && l.batches[n-1].who != Cluster {
+		p := l.batches[n-1]
+		below := source.find(p.Batch)
+		w.must(below != nil && below.with(v), "log matching", "invariant 1", "%v: [%d, %d] is appended on [%d, %d], which the source did not have below it", m.of, v.Base, v.Last, p.Base, p.Last)
 	}
-	if w.against(m) {
-		w.fault("opposite", "%v copies at %d while the opposite mirror runs", m.of, v.Base)
-	}
-	if p := l.last(); p != nil && p.who != Cluster {
-		if below := source.find(p.Batch); below == nil || !below.with(v) {
-			w.fault("log matching", "%v: [%d, %d] is appended on [%d, %d], which the source did not have together with it", m.of, v.Base, v.Last, p.Base, p.Last)
-		}
-	}
-	if v.died != never {
-		return
-	}
+	w.overlooked(m, l, source, v)
+}
+
+// overlooked: nothing that the source has is left out, and what it has no more is told as a hole.
+func (w *World) overlooked(m *member, l, source *log, v *version) {
 	i, _ := slices.BinarySearchFunc(source.alive, l.end, func(s *version, end int64) int { return cmp.Compare(s.Base, end) })
-	for _, s := range source.alive[i:] {
-		if s.Base >= v.Base {
-			break
-		}
-		switch {
-		case s.Last >= v.Base:
-		case s.expired && len(l.ever) > 0:
-			m.owes("hole", max(l.end, s.Base), s.Last+1)
-		case slices.Contains(source.batches, s):
-			w.fault("skipped", "%v: [%d, %d] is appended at end %d; the source has [%d, %d]", m.of, v.Base, v.Last, l.end, s.Base, s.Last)
+	for ; v.died == never && i < len(source.alive) && source.alive[i].Base < v.Base; i++ {
+		s := source.alive[i]
+		w.must(s.Last >= v.Base || !slices.Contains(source.batches, s), "skipped", "invariant 1", "%v: [%d, %d] is appended at end %d; the source has [%d, %d]", m.of, v.Base, v.Last, l.end, s.Base, s.Last)
+		if s.expired && len(l.ever) > 0 {
+			m.owes("hole", s)
 		}
 	}
 }
 
-// marked judges a batch of the mirror's own.
+// marked: after LME and a higher epoch, one ABORT per open transaction in the order of first offsets, then exactly one reset, none at an offset that the source is known to have used.
 func (w *World) marked(m *member, l *log, b Batch) {
-	end := m.ended()
-	if m.state() != stopping || end == nil || b.LeaderEpoch <= end.LME {
-		w.fault("early marker", "%v: marker at %d under epoch %d in state %d; recorded is %+v", m.of, b.Base, b.LeaderEpoch, m.state(), end)
+	end, open := m.ended(), l.transactions()
+	if m.record.State != stopping || end == nil || b.LeaderEpoch <= end.LME {
+		w.must(false, "early marker", "spec §5, decision 5", "%v: marker at %d under epoch %d in state %d; recorded is %+v", m.of, b.Base, b.LeaderEpoch, m.record.State, m.end)
 		return
 	}
-	if want := max(l.end, m.hole); b.Base != want {
-		w.fault("used offset", "%v: own batch at %d; the log ends at %d, the source is known to end at %d", m.of, b.Base, l.end, m.hole)
-	}
-	open := l.transactions()
-	switch {
-	case l.resets(end.LMO) > 0:
-		w.fault("reset", "%v: marker at %d after the reset", m.of, b.Base)
-	case b.Kind == Reset && len(open) > 0:
-		w.fault("reset", "%v: reset at %d before the ABORTs of %v", m.of, b.Base, open)
-	case b.Kind == Abort && (len(open) == 0 || open[0].producer != b.ProducerID || open[0].epoch != b.ProducerEpoch):
-		w.fault("abort", "%v: ABORT at %d for producer %d epoch %d; open are %v", m.of, b.Base, b.ProducerID, b.ProducerEpoch, open)
-	}
+	w.must(b.Base == max(l.end, m.hole), "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
+	w.must(l.resets(end.LMO) == 0 && (b.Kind != Reset || len(open) == 0), "reset", "spec §5, decision 6", "%v: marker of kind %d at %d; %d resets are there, open are %v", m.of, b.Kind, b.Base, l.resets(end.LMO), open)
+	first := len(open) > 0 && open[0].ProducerID == b.ProducerID && open[0].ProducerEpoch == b.ProducerEpoch
+	w.must(b.Kind == Reset || first, "abort", "spec §5", "%v: ABORT at %d for producer %d epoch %d; open are %v", m.of, b.Base, b.ProducerID, b.ProducerEpoch, open)
 }
 
 // resets counts the resets from an offset on.
@@ -128,24 +91,21 @@ func (l *log) resets(from int64) (n int) {
 	return n
 }
 
-// against says whether a mirror of the other direction is beyond its own check (decision 14).
+// against says whether a mirror of the other direction is beyond its own check.
 func (w *World) against(m *member) bool {
+	runs := []int8{mirroring, fencing, pausing, paused, stopping}
 	return slices.ContainsFunc(w.members, func(o *member) bool {
-		s := o.state()
-		return o.source == m.of.At && o.of.At == m.source && (s == mirroring || s == fencing || s == pausing || s == paused || s == stopping)
+		return o.source == m.of.At && o.of.At == m.source && slices.Contains(runs, o.record.State)
 	})
 }
 
-// EpochRaised: the log's leader epoch is another one: an election, or a mirror's request.
+// EpochRaised: the log's leader epoch is another one: an election, or a mirror's request. At a stop LME is recorded first.
 func (w *World) EpochRaised(at At, who Who, by string, epoch int32) {
 	l := w.log(at)
-	if epoch < l.epoch {
-		w.fault("epoch fence", "%v: the leader epoch went from %d back to %d", at, l.epoch, epoch)
-	}
+	w.must(epoch >= l.epoch, "epoch fence", "invariant 3", "%v: the leader epoch went from %d back to %d", at, l.epoch, epoch)
 	if who == Mirror {
-		if m := w.owned(l, by, "raises the epoch"); m.state() == stopping && m.ended() == nil || m.state() == stopped {
-			w.fault("raised epoch", "%v: the leader epoch is raised to %d in state %d; recorded is %+v", at, epoch, m.state(), m.end)
-		}
+		m := w.owned(l, by, "raises the epoch")
+		w.must(m.record.State != stopping || m.ended() != nil, "raised epoch", "spec §5, decision 5", "%v: the leader epoch is raised to %d before LME is recorded", at, epoch)
 	}
 	l.epoch = epoch
 }

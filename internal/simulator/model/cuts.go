@@ -1,117 +1,93 @@
 package model
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Cut: the log now ends at end, and every batch that held an offset from end on is gone. For a cut by a mirror by is its process.
 func (w *World) Cut(at At, who Who, by string, end int64) {
 	l := w.log(at)
-	switch {
-	case who == Mirror:
-		if m := w.owned(l, by, "cuts"); m != nil {
-			w.mirrorCuts(m, l, end)
-		}
-	case w.acting(at) != nil && !l.open && end < l.replicated:
-		w.fault("replicated", "%v loses what lies from %d on by itself; replicated was %d", at, end, l.replicated)
+	if who == Mirror {
+		w.mirrorCuts(w.owned(l, by, "cuts"), l, end)
+	} else {
+		w.must(w.acting(at) == nil || l.opened || end >= l.replicated, "replicated", "design.md, Log", "%v loses what lies from %d on by itself; replicated was %d", at, end, l.replicated)
 	}
 	l.cut(end)
 }
 
-// mirrorCuts judges each batch that a mirror drops.
+// mirrorCuts: a mirror cuts in PREPARING, in MIRRORING, and at a stop what is not replicated; nothing else, and nothing in secret.
 func (w *World) mirrorCuts(m *member, l *log, end int64) {
-	s := m.state()
-	if s != preparing && s != mirroring && s != stopping {
-		w.fault("cut state", "%v is cut at %d in state %d", m.of, end, s)
-	}
-	if w.against(m) {
-		w.fault("opposite", "%v is cut at %d while the opposite mirror runs", m.of, end)
-	}
-	for _, v := range l.batches {
-		if v.Last < end {
-			continue
-		}
-		if s == stopping {
-			if v.Last < l.replicated || m.ended() != nil {
-				w.fault("stop cut", "%v: a stop drops [%d, %d]; replicated is %d, recorded %+v", m.of, v.Base, v.Last, l.replicated, m.end)
-			}
-		} else {
+	s := m.record.State
+	w.must(s == preparing || s == mirroring || s == stopping, "cut state", "spec §2", "%v is cut at %d in state %d", m.of, end, s)
+	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v is cut at %d while the opposite mirror runs", m.of, end)
+	for _, v := range l.from(end) {
+		if s != stopping {
 			w.drops(m, l, v)
 		}
-		if v.Kind == Data {
-			m.owes("dropped", v.Base, v.Last+1)
-		}
+		w.must(s != stopping || v.Last >= l.replicated && m.ended() == nil, "stop cut", "invariant 6, spec §5", "%v: a stop drops [%d, %d]; replicated is %d, recorded %+v", m.of, v.Base, v.Last, l.replicated, m.end)
+		m.owes("dropped", v)
 	}
 	m.hole = 0
 }
 
-// drops judges one batch that a start or a running mirror drops (decisions 7 and 15).
+// drops: never what the source has in the same bytes at the same place, where that can be known; what the source never had, and all of a log that was ever open, only within a consent of this episode.
 func (w *World) drops(m *member, l *log, v *version) {
-	has := w.log(m.source).find(v.Batch)
-	allowed := m.allows(v.Base, v.Last+1)
-	if has != nil && has.died == never && !(allowed && !w.proves(m)) {
-		w.fault("cut common", "%v drops [%d, %d], which the source has", m.of, v.Base, v.Last)
-	}
-	if v.Kind == Data && !allowed && (l.opened || has == nil) {
-		w.fault("consent", "%v drops [%d, %d] in episode %d; the source had it: %v, the log was open: %v, consents are %v", m.of, v.Base, v.Last, m.record.Episode, has != nil, l.opened, m.consents)
-	}
+	has, allowed := w.log(m.source).find(v.Batch), m.allows(v)
+	w.must(has == nil || has.died != never || allowed && !w.known(m), "cut common", "decision 15, spec §3", "%v drops [%d, %d], which the source has", m.of, v.Base, v.Last)
+	w.must(v.Kind != Data || allowed || !l.opened && has != nil, "consent", "decision 7, decision 15", "%v drops [%d, %d] in episode %d; the source had it: %v, the log was open: %v, consents are %v", m.of, v.Base, v.Last, m.record.Episode, has != nil, l.opened, m.consents)
 }
 
-// proves says whether the source knows where its own mirror from us ended, so that what both have is known (spec §3).
-func (w *World) proves(m *member) bool {
+// known says whether the source knows where its own mirror from us ended, so that what both have is known.
+func (w *World) known(m *member) bool {
 	return slices.ContainsFunc(w.members, func(o *member) bool {
 		return o.of.At == m.source && o.end != nil && o.end.LMO >= 0 && o.end.SourceCluster == m.of.Cluster
 	})
 }
 
-// allows says whether one consent of this episode covers all of [from, to) (decision 7).
-func (m *member) allows(from, to int64) bool {
-	return m.record != nil && slices.ContainsFunc(m.consents, func(c consent) bool { return c.episode == m.record.Episode && c.from <= from && to <= c.to })
+// allows says whether one consent of this episode covers a batch.
+func (m *member) allows(v *version) bool {
+	for c, episode := range m.consents {
+		if episode == m.record.Episode && c.from <= v.Base && v.Last < c.to {
+			return true
+		}
+	}
+	return false
 }
 
 // Restarted: the log is empty and its next offset is start.
 func (w *World) Restarted(at At, who Who, by string, start int64) {
 	l := w.log(at)
 	if who == Mirror {
-		if m := w.owned(l, by, "starts again"); m != nil {
-			w.mirrorRestarts(m, l, start)
-		}
+		w.mirrorRestarts(w.owned(l, by, "begins again"), l, start)
 	}
 	l.cut(min(l.start, start))
 	l.start, l.end, l.replicated = start, start, start
 }
 
+// mirrorRestarts: a copy begins again where the source's log starts: an empty one, one that ends before, under this policy, or one that a consent covers.
 func (w *World) mirrorRestarts(m *member, l *log, start int64) {
-	source, held := w.log(m.source), len(l.batches) > 0
-	gone := source.start >= start && start > l.end && m.loss == "restart"
-	if s := m.state(); s != preparing && s != mirroring {
-		w.fault("cut state", "%v begins again at %d in state %d", m.of, start, s)
-	}
+	source, s := w.log(m.source), m.record.State
+	w.must(s == preparing || s == mirroring, "cut state", "spec §2", "%v begins again at %d in state %d", m.of, start, s)
+	w.must(start <= source.start, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
 	for _, v := range l.batches {
-		has := source.find(v.Batch)
-		allowed := m.allows(v.Base, v.Last+1)
-		if v.Kind == Data && !allowed && has == nil {
-			w.fault("consent", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
-		} else if v.Kind == Data && !allowed && !gone {
-			w.fault("restart", "%v begins again at %d and drops [%d, %d]; the source starts at %d, the policy is %q", m.of, start, v.Base, v.Last, source.start, m.loss)
-		}
-		if v.Kind == Data {
-			m.owes("dropped", v.Base, v.Last+1)
-		}
+		free := m.allows(v) || v.Kind != Data
+		w.must(free || start > l.end && m.loss == "restart", "restart", "decision 16", "%v begins again at %d and drops [%d, %d] at end %d, policy %q", m.of, start, v.Base, v.Last, l.end, m.loss)
+		w.must(free || source.find(v.Batch) != nil, "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
+		m.owes("dropped", v)
 	}
-	if start > source.start {
-		w.fault("restart", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
-	}
-	if (held || l.start > 0 || len(l.ever) > 0) && start > l.end {
-		m.owes("lost", l.end, start)
+	if len(l.ever) > 0 && start > l.end {
+		m.owes("lost", &version{Batch: Batch{Base: l.end, Last: start - 1}})
 	}
 }
 
-// StartRaised: the log start moved up; the batch that holds it stays whole.
+// StartRaised: the log start moved up; the batch that holds it stays whole. A mirror raises it to the source's at most, and never above Replicated or the floor.
 func (w *World) StartRaised(at At, who Who, by string, start int64) {
 	l := w.log(at)
 	if who == Mirror {
-		if m := w.owned(l, by, "raises the start"); m != nil && (start > w.log(m.source).start || start > l.replicated || m.floor > 0 && start > m.floor) {
-			w.fault("start", "%v: start raised to %d; the source's is %d, replicated %d, the floor %d", at, start, w.log(m.source).start, l.replicated, m.floor)
-		}
+		m := w.owned(l, by, "raises the start")
+		source := w.log(m.source).start
+		w.must(start <= min(source, l.replicated) && (m.floor == 0 || start <= m.floor), "start", "decision 16, design.md", "%v: start raised to %d; the source's is %d, replicated %d, the floor %d", at, start, source, l.replicated, m.floor)
 	}
 	for _, v := range l.alive {
 		v.expired = v.expired || v.Last < start
@@ -124,54 +100,38 @@ func (w *World) StartRaised(at At, who Who, by string, start int64) {
 // Compacted: these batches took the place of all that lay between the first and the last of them; offsets may be missing, none is new.
 func (w *World) Compacted(at At, from, to int64, batches []Batch) {
 	l := w.log(at)
-	i := slices.IndexFunc(l.batches, func(v *version) bool { return v.Last >= from })
-	if i < 0 {
-		return
-	}
-	j := i
-	for j < len(l.batches) && l.batches[j].Base < to {
-		j++
-	}
-	fresh := make([]*version, 0, len(batches))
+	by := func(v *version, base int64) int { return cmp.Compare(v.Base, base) }
+	l.batches = slices.DeleteFunc(l.batches, func(v *version) bool { return v.Last >= from && v.Base < to && !slices.Contains(batches, v.Batch) })
 	for _, b := range batches {
-		if k := slices.IndexFunc(l.batches[i:j], func(v *version) bool { return v.Batch == b }); k >= 0 {
-			fresh = append(fresh, l.batches[i+k])
+		i, there := slices.BinarySearchFunc(l.batches, b.Base, by)
+		if there {
 			continue
 		}
 		v := &version{Batch: b, who: Cluster, born: l.line, died: never}
-		fresh, l.ever[b.Base] = append(fresh, v), append(l.ever[b.Base], v)
-		k, _ := slices.BinarySearchFunc(l.alive, b.Base+1, func(s *version, base int64) int { return int(s.Base - base) })
-		l.alive = slices.Insert(l.alive, k, v)
+		l.batches, l.ever[b.Base] = slices.Insert(l.batches, i, v), append(l.ever[b.Base], v)
+		i, _ = slices.BinarySearchFunc(l.alive, b.Base+1, by)
+		l.alive = slices.Insert(l.alive, i, v)
 	}
-	l.batches = slices.Replace(l.batches, i, j, fresh...)
 }
 
 // owes notes that records have to be told of.
-func (m *member) owes(what string, from, to int64) {
-	all := m.need[what]
-	if n := len(all); n > 0 && all[n-1].to >= from && all[n-1].from <= from {
-		all[n-1].to = max(all[n-1].to, to)
-		return
+func (m *member) owes(what string, v *version) {
+	if v.Kind == Data {
+		m.need[what] = append(m.need[what], gap{v.Base, v.Last + 1})
 	}
-	m.need[what] = append(all, gap{from, to})
 }
 
-// untold are the ranges that were not told. A range may be told in pieces.
-func (m *member) untold(what string) (all []gap) {
-	for _, n := range m.need[what] {
-		for at := n.from; at < n.to; {
-			next := at
-			for _, t := range m.told[what] {
-				if t.from <= at && at < t.to {
-					next = max(next, t.to)
+// untold says what of [from, to) was not told; it may be told in pieces.
+func (m *member) untold(n gap, what ...string) bool {
+	for again := true; again && n.from < n.to; {
+		again = false
+		for _, w := range what {
+			for _, t := range m.told[w] {
+				if t.from <= n.from && n.from < t.to {
+					n.from, again = t.to, true
 				}
 			}
-			if next == at {
-				all = append(all, gap{at, n.to})
-				break
-			}
-			at = next
 		}
 	}
-	return all
+	return n.from < n.to
 }

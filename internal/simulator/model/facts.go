@@ -9,13 +9,8 @@ import "fmt"
 // Kind is what a batch is.
 type Kind uint8
 
-// The kinds.
-const (
-	Data   Kind = iota
-	Commit      // marker
-	Abort       // marker
-	Reset       // MIRROR_PID_RESET
-)
+// The kinds: records, the two markers of transactions, MIRROR_PID_RESET.
+const Data, Commit, Abort, Reset Kind = 0, 1, 2, 3
 
 // Batch is one batch as it lies in a log. Bytes tells equal bytes from different ones: two batches with one Bytes are the same bytes, their offsets and leader epoch included.
 type Batch struct {
@@ -48,22 +43,15 @@ type Of struct {
 // Who did something to a log.
 type Who uint8
 
-// Those who change logs.
-const (
-	Clients Who = iota // producers, and the transaction coordinator of their cluster
-	Mirror             // a mirror's process
-	Cluster            // the cluster by itself or by its operator: elections, retention, compaction, DeleteRecords, a crash that loses what no replica had
-)
+// Those who change logs: producers, with the transaction coordinator of their cluster; a mirror's process; the cluster by itself or by its operator (elections, retention, compaction,
+// DeleteRecords, a crash that loses what no replica had).
+const Clients, Mirror, Cluster Who = 0, 1, 2
 
 // Wish is what an operator wants of a partition of a mirror.
 type Wish uint8
 
 // The wishes.
-const (
-	WantMirroring Wish = iota
-	WantPaused
-	WantStopped
-)
+const WantMirroring, WantPaused, WantStopped Wish = 0, 1, 2
 
 // Record is a state record as it lies in the store, in the specification's numbers (decision 1).
 type Record struct {

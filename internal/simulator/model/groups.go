@@ -1,46 +1,50 @@
 package model
 
+import "slices"
+
 // Active: a group has members at a cluster, or none any more.
-func (w *World) Active(cluster, name string, active bool) { w.active[cluster+" "+name] = active }
+func (w *World) Active(cluster, name string, active bool) {
+	w.active[[2]string{cluster, name}] = active
+}
 
 // Committed: a group's committed offset of a partition is now this; epoch −1: none.
 func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32) {
-	key := groupAt{at, name}
-	if who == Mirror {
-		w.mirrorCommits(w.log(at), w.groups[key], name, offset, epoch)
+	g := w.group(at, name)
+	if g == nil {
+		g = &group{at, name, offset, who}
+		w.groups = append(w.groups, g)
 	}
-	w.groups[key] = &group{offset, who}
+	if m := w.acting(at); who == Mirror && m != nil {
+		w.moves(m, w.log(at), *g, offset, epoch)
+	}
+	g.offset, g.who = offset, who
 }
 
-func (w *World) mirrorCommits(l *log, was *group, name string, offset int64, epoch int32) {
-	m := w.acting(l.at)
-	if s := m.state(); l.open || s == stopped || s == paused {
-		w.fault("group late", "%v: group %s is moved to %d in state %d, open %v", l.at, name, offset, s, l.open)
+func (w *World) group(at At, name string) *group {
+	if i := slices.IndexFunc(w.groups, func(g *group) bool { return g.at == at && g.name == name }); i >= 0 {
+		return w.groups[i]
 	}
-	limit := l.replicated
-	if end := m.ended(); m.state() == stopping && end != nil && end.LMO >= 0 {
+	return nil
+}
+
+// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; none once the copy is open; none that is somebody else's.
+func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
+	s, limit, active := m.record.State, l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
+	if end := m.ended(); s == stopping && end != nil && end.LMO >= 0 {
 		limit = min(limit, end.LMO)
 	}
-	if offset < l.start || offset > limit {
-		w.fault("group bounds", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, name, offset, l.start, limit)
-	}
-	if epoch > l.epoch {
-		w.fault("group epoch", "%v: group %s is moved with epoch %d; the log's is %d", l.at, name, epoch, l.epoch)
-	}
-	if w.active[l.at.Cluster+" "+name] || was != nil && was.who == Clients && was.offset != offset {
-		w.fault("group owner", "%v: group %s is moved to %d; active %v, before %+v", l.at, name, offset, w.active[l.at.Cluster+" "+name], was)
-	}
+	w.must(!l.open && s != stopped && s != paused, "group late", "decision 12, spec §6", "%v: group %s is moved to %d in state %d, open %v", l.at, g.name, offset, s, l.open)
+	w.must(offset >= l.start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
+	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
+	w.must(!active && (g.who == Mirror || g.offset == offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
 
-// restGroups judges the groups that a mirror moved and nobody else did since: each is where the source has it, within the copy.
+// restGroups: groups that a mirror moved, and nobody else did since, are where the source has them, within the copy.
 func (w *World) restGroups(m *member, l *log) {
-	for key, g := range w.groups {
-		at := w.groups[groupAt{m.source, key.name}]
-		if key.at != m.of.At || g.who != Mirror || at == nil || w.active[m.of.Cluster+" "+key.name] {
-			continue
-		}
-		if want := max(l.start, min(at.offset, l.replicated)); g.offset != want {
-			w.fault("rest groups", "%v: group %s rests at %d; the source has it at %d, the copy is [%d, %d)", m.of, key.name, g.offset, at.offset, l.start, l.replicated)
+	for _, g := range w.groups {
+		if at := w.group(m.source, g.name); g.at == m.of.At && g.who == Mirror && at != nil && !w.active[[2]string{m.of.Cluster, g.name}] {
+			want := max(l.start, min(at.offset, l.replicated))
+			w.must(g.offset == want, "rest groups", "decisions 12, 17", "%v: group %s rests at %d; the source has it at %d, the copy is [%d, %d)", m.of, g.name, g.offset, at.offset, l.start, l.replicated)
 		}
 	}
 }

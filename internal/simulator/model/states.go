@@ -16,88 +16,69 @@ var moves = map[int8][]int8{
 // Wished: what an operator wants from now on.
 func (w *World) Wished(of Of, wish Wish) {
 	m := w.member(of)
-	m.wish, m.person = wish, true
-	m.stop = m.stop && m.state() == stopping || wish == WantStopped
+	m.wish, m.person, m.stop = wish, true, m.stop && m.record.State == stopping || wish == WantStopped
 }
 
 // Stored: this state record was written.
 func (w *World) Stored(of Of, r Record) {
-	m := w.member(of)
+	m, l := w.member(of), w.log(of.At)
 	old := m.record
-	if old == nil {
-		old = &Record{State: unknown, Previous: unknown}
-	}
-	w.moved(m, *old, r)
-	w.episode(m, *old, r)
-	w.failure(m, *old, r)
-	l := w.log(of.At)
-	if r.State == preparing && old.State != preparing {
-		m.prepared = l.end
-	}
-	m.record = &r
-	switch r.State {
-	case stopped:
-		w.stands(m, l)
+	w.moved(m, old, r)
+	w.episode(m, old, r)
+	w.failure(m, old, r)
+	m.record = r
+	switch {
+	case r.State == stopped:
 		m.stop = false
-	case mirroring:
-		m.consents = nil // decision 7: used up
-		if old.State != mirroring && w.against(m) {
-			w.fault("opposite", "%v mirrors while the opposite mirror runs", of)
-		}
-		if l.open {
-			w.fault("gate state", "%v mirrors into an open log", of)
-		}
+		w.must(l.open && m.ended() != nil && m.end.LMO >= 0, "closed STOPPED", "decision 4, spec §5", "%v is STOPPED; open is %v, recorded %+v", of, l.open, m.end)
+		w.must(m.end == nil || l.end >= m.end.LMO, "lost log", "decision 19", "%v is STOPPED with end %d; recorded is %+v", of, l.end, m.end)
+	case r.State == preparing && old.State != preparing:
+		m.prepared = l.end
+	case r.State == mirroring:
+		clear(m.consents) // decision 7: used up
+		w.must(old.State == mirroring || !w.against(m), "opposite", "decision 14, spec §3", "%v mirrors while the opposite mirror runs", of)
+		w.must(!l.open, "gate state", "spec §2, decision 4", "%v mirrors into an open log", of)
 	}
 }
 
 // Removed: there is no state record any more. Its end stays (decision 8).
-func (w *World) Removed(of Of) { w.member(of).record = nil }
+func (w *World) Removed(of Of) { w.member(of).record = none }
 
+// moved: legal moves, one state epoch after the other, and no stop that nobody wished.
 func (w *World) moved(m *member, old, r Record) {
-	if r.State != old.State && r.State != failed && !slices.Contains(moves[r.State], old.State) {
-		w.fault("move", "%v went from state %d to %d", m.of, old.State, r.State)
-	}
-	if r.StateEpoch != old.StateEpoch+1 {
-		w.fault("state epoch", "%v: state epoch went from %d to %d", m.of, old.StateEpoch, r.StateEpoch)
-	}
-	if r.State == stopping && old.State != stopping && !m.stop {
-		w.fault("wish", "%v stops; wished is %d", m.of, m.wish)
-	}
+	w.must(r.State == old.State || r.State == failed || slices.Contains(moves[r.State], old.State), "move", "spec §2", "%v went from state %d to %d", m.of, old.State, r.State)
+	w.must(r.StateEpoch == old.StateEpoch+1, "state epoch", "spec §2", "%v: state epoch went from %d to %d", m.of, old.StateEpoch, r.StateEpoch)
+	w.must(r.State != stopping || old.State == stopping || m.stop, "wish", "design.md, Verbs", "%v stops; wished is %d", m.of, m.wish)
 }
 
+// episode: one more when PREPARING is entered from UNKNOWN or STOPPED (or from a failure of these), the same otherwise, and above that of every recorded end.
 func (w *World) episode(m *member, old, r Record) {
-	begins := r.State == preparing && (old.State == unknown || old.State == stopped)
-	may := begins || r.State == preparing && old.State == failed && (old.Previous == unknown || old.Previous == stopped)
-	switch {
-	case r.Episode != old.Episode && !(may && r.Episode == old.Episode+1) && !(old.State == unknown && begins), begins && r.Episode <= old.Episode:
-		w.fault("episode", "%v: episode %d follows %d, state %d follows %d", m.of, r.Episode, old.Episode, r.State, old.State)
-	case r.State == preparing && m.end != nil && r.Episode <= m.end.Episode:
-		w.fault("episode", "%v prepares in episode %d; an end of episode %d is recorded", m.of, r.Episode, m.end.Episode)
-	}
+	fresh := old.State == unknown || old.State == stopped
+	begins := r.State == preparing && (fresh || old.State == failed && (old.Previous == unknown || old.Previous == stopped))
+	ok := r.Episode == old.Episode && !(begins && fresh) || begins && (r.Episode == old.Episode+1 || old.State == unknown && r.Episode > 0)
+	ok = ok && (r.State != preparing || m.end == nil || r.Episode > m.end.Episode)
+	w.must(ok, "episode", "decision 2, decision 5", "%v: episode %d follows %d, state %d follows %d; recorded is %+v", m.of, r.Episode, old.Episode, r.State, old.State, m.end)
 }
 
+// failure: FAILED says why and what was before; one with attempt −1 is ended by a person.
 func (w *World) failure(m *member, old, r Record) {
-	switch {
-	case r.State == failed && (r.Attempt == 0 || r.Message == ""):
-		w.fault("failure", "%v: FAILED with attempt %d and message %q", m.of, r.Attempt, r.Message)
-	case r.State == failed && old.State != failed && r.Previous != old.State, r.State == failed && old.State == failed && r.Previous != old.Previous:
-		w.fault("failure", "%v: FAILED says it was %d; it was %d (before that %d)", m.of, r.Previous, old.State, old.Previous)
-	case r.State != failed && old.State == failed && old.Attempt == -1 && !m.person:
-		w.fault("failure", "%v left FAILED for %d by itself: %s", m.of, r.State, old.Message)
-	}
-	if r.State == failed && old.State != failed {
-		m.person = false
+	w.must(r.State == failed || old.State != failed || old.Attempt != -1 || m.person, "failure", "spec §2", "%v left FAILED for %d by itself: %s", m.of, r.State, old.Message)
+	if r.State == failed {
+		before := old.State
+		if before == failed {
+			before = old.Previous
+		} else {
+			m.person = false
+		}
+		w.must(r.Attempt != 0 && r.Message != "" && r.Previous == before, "failure", "spec §2", "%v: FAILED with attempt %d, message %q, previous %d; it was %d", m.of, r.Attempt, r.Message, r.Previous, before)
 	}
 }
 
-// Asked: the mirror's process called the source about this partition (fetch, ends, epochs).
+// Asked: the mirror's process called the source about this partition (fetch, ends, epochs): never at a stop, and fetches in MIRRORING only.
 func (w *World) Asked(of Of, call string) {
 	m := w.member(of)
-	s := m.state()
-	if s == stopping || s == stopped && m.wish == WantStopped {
-		w.fault("asks", "%v: %s in state %d", of, call, s)
-	}
-	if call == "fetch" && s != mirroring && s != pausing && s != stopping {
-		w.fault("fetches", "%v: %s in state %d", of, call, s)
-	}
+	s := m.record.State
+	stops := s == stopping || s == stopped && m.wish == WantStopped
+	w.must(!stops, "asks", "decision 4, spec §5", "%v: %s in state %d", of, call, s)
+	w.must(stops || call != "fetch" || s == mirroring || s == pausing, "fetches", "spec §2", "%v: %s in state %d", of, call, s)
 }

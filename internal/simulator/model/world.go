@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -8,17 +9,7 @@ import (
 )
 
 // The states (decision 1).
-const (
-	preparing int8 = 0
-	fencing   int8 = 1
-	mirroring int8 = 2
-	pausing   int8 = 3
-	paused    int8 = 4
-	stopping  int8 = 5
-	stopped   int8 = 6
-	failed    int8 = 7
-	unknown   int8 = 16
-)
+const preparing, fencing, mirroring, pausing, paused, stopping, stopped, failed, unknown int8 = 0, 1, 2, 3, 4, 5, 6, 7, 16
 
 const never = math.MaxInt
 
@@ -38,76 +29,61 @@ type log struct {
 	epoch                  int32
 	open, opened           bool // now; ever
 	line                   int
-	batches                []*version           // that lie in it
-	alive                  []*version           // of this line, with those that compaction and retention took, by base
+	batches, alive         []*version           // that lie in it; of this line, with those that compaction and retention took; both by base
 	ever                   map[int64][]*version // by base, of all lines
 }
 
 // member is a partition of a mirror.
 type member struct {
-	of       Of
-	source   At
-	record   *Record
-	end      *End
-	wish     Wish
-	stop     bool // a stop was wished and has not been answered by STOPPED
-	person   bool // did something since the last failure
-	process  string
-	consents []consent
-	loss     string
-	floor    int64
-	hole     int64            // end of the source that an empty answer proved for the copy's present end, 0: none
-	prepared int64            // end of the copy when PREPARING was entered
-	opened   int32            // episode in which the gate was opened
-	need     map[string][]gap // ranges that have to be told
-	told     map[string][]gap
+	of                    Of
+	source                At
+	record                Record // of UNKNOWN while there is none
+	end                   *End
+	wish                  Wish
+	stop, person          bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure
+	process, loss         string
+	consents              map[gap]int32    // by range: the episode
+	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
+	opened                int32            // episode in which the gate was opened
+	need, told            map[string][]gap // ranges that have to be told, and that were
 }
 
 type gap struct{ from, to int64 }
 
-type consent struct {
-	gap
-	episode int32
-}
-
+// group is a group's committed offset of a partition, and who moved it last.
 type group struct {
+	at     At
+	name   string
 	offset int64
 	who    Who
-}
-
-type groupAt struct {
-	at   At
-	name string
 }
 
 // World is all that was told so far. Not safe for concurrent use. Every method judges what it is told and then believes it, so that one fault is told once.
 type World struct {
 	broken  []Violation
-	now     time.Time
 	logs    map[At]*log
 	members []*member // in the order in which they were first told of
-	groups  map[groupAt]*group
-	active  map[string]bool // cluster and group
-	settled map[string]int64
+	groups  []*group
+	active  map[[2]string]bool // cluster and name of a group
+	settled map[string]int64   // by cluster
 }
 
 // New is a world in which nothing exists.
 func New() *World {
-	return &World{logs: map[At]*log{}, groups: map[groupAt]*group{}, active: map[string]bool{}, settled: map[string]int64{}}
+	return &World{logs: map[At]*log{}, active: map[[2]string]bool{}, settled: map[string]int64{}}
 }
 
 // Violations are the rules that were broken, in the order in which they were.
 func (w *World) Violations() []Violation { return w.broken }
 
-// Now is the time of what is told next.
-func (w *World) Now(t time.Time) { w.now = t }
+// Now is the time of what is told next. No rule depends on it: bounds of time are for who says Rest and Stopped.
+func (w *World) Now(time.Time) {}
 
-func (w *World) fault(rule, format string, args ...any) {
-	source, ok := rules[rule]
+// must is how a rule speaks: its name, where it stands, and what is wrong.
+func (w *World) must(ok bool, rule, source, format string, args ...any) {
 	if !ok {
-		panic("model: no rule " + rule)
+		w.broken = append(w.broken, Violation{Rule: rule, Source: source, What: fmt.Sprintf(format, args...)})
 	}
-	w.broken = append(w.broken, Violation{Rule: rule, Source: source, What: fmt.Sprintf(format, args...)})
 }
 
 func (w *World) log(at At) *log {
@@ -117,57 +93,52 @@ func (w *World) log(at At) *log {
 	return w.logs[at]
 }
 
+var none = Record{State: unknown, Previous: unknown}
+
 func (w *World) member(of Of) *member {
-	for _, m := range w.members {
-		if m.of == of {
-			return m
-		}
+	if i := slices.IndexFunc(w.members, func(m *member) bool { return m.of == of }); i >= 0 {
+		return w.members[i]
 	}
-	m := &member{of: of, loss: "restart", need: map[string][]gap{}, told: map[string][]gap{}}
+	m := &member{of: of, record: none, loss: "restart", consents: map[gap]int32{}, need: map[string][]gap{}, told: map[string][]gap{}}
 	w.members = append(w.members, m)
 	return m
 }
 
-// acting is the member that a copy belongs to: the one that is not STOPPED, or the last one.
+// acting is the member that a copy belongs to: the one that is not STOPPED, or else the last one.
 func (w *World) acting(at At) (m *member) {
 	for _, c := range w.members {
-		if c.of.At == at && (m == nil || c.state() != unknown && (c.state() != stopped || m.state() == unknown || m.state() == stopped)) {
+		if s := c.record.State; c.of.At == at && (m == nil || s != unknown && (s != stopped || m.record.State == unknown || m.record.State == stopped)) {
 			m = c
 		}
 	}
 	return m
 }
 
-func (m *member) state() int8 {
-	if m == nil || m.record == nil {
-		return unknown
+// owned is the member of a log that a mirror's process changes. An overtaken process must not, nor one of a mirror that the partition does not belong to.
+func (w *World) owned(l *log, by, does string) *member {
+	m := w.acting(l.at)
+	if m == nil {
+		m = w.member(Of{At: l.at})
 	}
-	return m.record.State
+	w.must(m.process == by, "one process", "invariant 9", "%v: process %s, which does not run it, %s", l.at, by, does)
+	return m
 }
 
 // ended is the end that was recorded in this episode.
 func (m *member) ended() *End {
-	if m.end != nil && m.record != nil && m.end.Episode == m.record.Episode {
+	if m.end != nil && m.end.Episode == m.record.Episode {
 		return m.end
 	}
 	return nil
 }
 
 func (l *log) find(b Batch) *version {
-	all := l.ever[b.Base]
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].Bytes == b.Bytes && all[i].Last == b.Last {
-			return all[i]
+	for _, v := range slices.Backward(l.ever[b.Base]) {
+		if v.Bytes == b.Bytes && v.Last == b.Last {
+			return v
 		}
 	}
 	return nil
-}
-
-func (l *log) last() *version {
-	if len(l.batches) == 0 {
-		return nil
-	}
-	return l.batches[len(l.batches)-1]
 }
 
 // latest is the log's latest leader epoch, −1 when it never had a record. Retention does not forget it.
@@ -178,45 +149,42 @@ func (l *log) latest() int32 {
 	return l.alive[len(l.alive)-1].LeaderEpoch
 }
 
+// from are the batches that hold an offset from end on.
+func (l *log) from(end int64) []*version {
+	i, _ := slices.BinarySearchFunc(l.batches, end, func(v *version, end int64) int { return cmp.Compare(v.Last, end) })
+	return l.batches[i:]
+}
+
 func (l *log) add(b Batch, who Who) {
 	v := &version{Batch: b, who: who, born: l.line, died: never}
-	l.batches, l.alive = append(l.batches, v), append(l.alive, v)
-	l.ever[b.Base] = append(l.ever[b.Base], v)
+	l.batches, l.alive, l.ever[b.Base] = append(l.batches, v), append(l.alive, v), append(l.ever[b.Base], v)
 	l.end = max(l.end, b.Last+1)
 }
 
 // cut ends the line: what holds an offset from end on is in no later one.
 func (l *log) cut(end int64) {
 	l.line++
+	l.batches = l.batches[:len(l.batches)-len(l.from(end))]
 	l.alive = slices.DeleteFunc(l.alive, func(v *version) bool {
 		if v.Last >= end {
 			v.died = l.line
 		}
 		return v.Last >= end
 	})
-	l.batches = slices.DeleteFunc(l.batches, func(v *version) bool { return v.Last >= end })
 	l.end, l.start, l.replicated = end, min(l.start, end), min(l.replicated, end)
 }
 
-type transaction struct {
-	producer int64
-	epoch    int16
-	first    int64
-}
-
-// open are the transactions that are open in what lies in the log, by first offset.
-func (l *log) transactions() (open []transaction) {
+// transactions are those that are open in what lies in the log, by first offset.
+func (l *log) transactions() (open []Batch) {
 	for _, v := range l.batches {
-		i := slices.IndexFunc(open, func(t transaction) bool { return t.producer == v.ProducerID })
+		i := slices.IndexFunc(open, func(t Batch) bool { return t.ProducerID == v.ProducerID })
 		switch {
-		case v.Kind == Commit || v.Kind == Abort:
-			if i >= 0 {
-				open = slices.Delete(open, i, i+1)
-			}
-		case v.Kind == Data && v.Transactional && i >= 0:
-			open[i].epoch = v.ProducerEpoch
+		case i >= 0 && (v.Kind == Commit || v.Kind == Abort):
+			open = slices.Delete(open, i, i+1)
+		case i >= 0 && v.Kind == Data:
+			open[i].ProducerEpoch = v.ProducerEpoch
 		case v.Kind == Data && v.Transactional:
-			open = append(open, transaction{v.ProducerID, v.ProducerEpoch, v.Base})
+			open = append(open, v.Batch)
 		}
 	}
 	return open
@@ -234,8 +202,7 @@ func (w *World) Deleted(at At) {
 	delete(w.logs, at)
 	for _, m := range w.members {
 		if m.of.At == at {
-			m.record, m.end, m.consents = nil, nil, nil
-			clear(m.need)
+			m.record, m.end, m.consents, m.need = none, nil, map[gap]int32{}, map[string][]gap{}
 		}
 	}
 }
@@ -243,23 +210,15 @@ func (w *World) Deleted(at At) {
 // Replicated: what lies below offset survives the loss of the process that leads the log.
 func (w *World) Replicated(at At, offset int64) {
 	l := w.log(at)
-	if offset > l.end {
-		w.fault("replicated", "%v is said to be replicated to %d, and ends at %d", at, offset, l.end)
-	}
+	w.must(offset <= l.end, "replicated", "design.md, Log", "%v is said to be replicated to %d, and ends at %d", at, offset, l.end)
 	l.replicated = offset
 }
 
 // Follows: a mirror copies this source into its partition.
 func (w *World) Follows(of Of, source At) { w.member(of).source = source }
 
-// Runs: a process took this partition of a mirror over; an earlier one must not change anything any more.
-func (w *World) Runs(of Of, process string) {
-	m := w.member(of)
-	if m.process != process {
-		m.hole = 0
-	}
-	m.process = process
-}
+// Runs: a process took this partition of a mirror over; an earlier one must not change anything any more. It knows nothing of what an earlier one saw.
+func (w *World) Runs(of Of, process string) { m := w.member(of); m.process, m.hole = process, 0 }
 
 // Policy: what a mirror does when the source's log starts above the copy's end (decision 16: restart, fail or keep), and the floor above which the log start is never followed (0: none).
 func (w *World) Policy(of Of, loss string, floor int64) {
@@ -270,7 +229,7 @@ func (w *World) Policy(of Of, loss string, floor int64) {
 // Consented: an operator allows dropping the records [from, to) of this copy in the episode that is to begin, or has begun (decision 7).
 func (w *World) Consented(of Of, from, to int64, episode int32) {
 	m := w.member(of)
-	m.consents, m.person = append(m.consents, consent{gap{from, to}, episode}), true
+	m.consents[gap{from, to}], m.person = episode, true
 }
 
 // Told: the mirror told its operator of records [from, to): "dropped", "lost" (gone at the source before they were copied), "hole".
@@ -286,18 +245,15 @@ func (w *World) EmptyFetch(of Of, at, end int64) {
 	}
 }
 
-// SourceLost: nobody answers for this cluster from now on, or somebody does again.
+// SourceLost: nobody answers for this cluster from now on, or somebody does again. No rule excuses anything by it.
 func (w *World) SourceLost(cluster string, lost bool) {}
 
 // Holds: the log is exactly this. What differs from what was told is a fault of who tells, and ends the run.
 func (w *World) Holds(at At, start, end, replicated int64, leaderEpoch int32, open bool, batches []Batch) error {
 	l := w.log(at)
-	if l.start != start || l.end != end || l.replicated != replicated || l.epoch != leaderEpoch || l.open != open {
-		return fmt.Errorf("model: %v is told as start %d end %d replicated %d epoch %d open %v, and is %d %d %d %d %v",
-			at, l.start, l.end, l.replicated, l.epoch, l.open, start, end, replicated, leaderEpoch, open)
-	}
-	if !slices.EqualFunc(l.batches, batches, func(v *version, b Batch) bool { return v.Batch == b }) {
-		return fmt.Errorf("model: %v does not hold the batches that were told", at)
+	told, is := []any{l.start, l.end, l.replicated, l.epoch, l.open, len(l.batches)}, []any{start, end, replicated, leaderEpoch, open, len(batches)}
+	if !slices.Equal(told, is) || !slices.EqualFunc(l.batches, batches, func(v *version, b Batch) bool { return v.Batch == b }) {
+		return fmt.Errorf("model: %v was told to be %v (start, end, replicated, epoch, open, batches), and is %v", at, told, is)
 	}
 	return nil
 }

@@ -1,0 +1,828 @@
+package model
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	a  = At{"A", "orders", 0}
+	b  = At{"B", "orders", 0}
+	ab = Of{"a-to-b", b}
+	ba = Of{"b-to-a", a}
+)
+
+// tale is a world with a source A, which clients write, and a copy of it in B.
+type tale struct {
+	*World
+	epochs map[Of]Record
+}
+
+func begin() *tale {
+	t := &tale{New(), map[Of]Record{}}
+	t.Created(a, 0, 1, true)
+	t.Created(b, 0, 1, false)
+	t.Follows(ab, a)
+	t.Runs(ab, "one")
+	t.Wished(ab, WantMirroring)
+	return t
+}
+
+// data is a batch of n records.
+func data(base int64, n int64, epoch int32) Batch {
+	return Batch{Base: base, Last: base + n - 1, LeaderEpoch: epoch, ProducerID: -1, Sequence: -1, Records: int(n), Bytes: uint64(base)<<20 | uint64(n)<<8 | uint64(epoch)<<40}
+}
+
+func inTransaction(base, n int64, epoch int32, producer int64) Batch {
+	d := data(base, n, epoch)
+	d.Transactional, d.ProducerID, d.ProducerEpoch, d.Bytes = true, producer, 3, d.Bytes|1
+	return d
+}
+
+func marker(base int64, epoch int32, kind Kind, producer int64) Batch {
+	d := data(base, 1, epoch)
+	d.Kind, d.ProducerID, d.ProducerEpoch, d.Transactional, d.Bytes = kind, producer, 3, kind != Reset, d.Bytes|uint64(kind)<<1
+	if kind == Reset {
+		d.ProducerEpoch = -1
+	}
+	return d
+}
+
+// goes stores a state, with everything beside it as it has to be.
+func (t *tale) goes(of Of, state int8, change ...func(*Record)) {
+	r, old := t.epochs[of], t.epochs[of]
+	if old.StateEpoch == 0 {
+		old.State = unknown
+	}
+	r.State, r.StateEpoch = state, old.StateEpoch+1
+	switch {
+	case state == failed && old.State != failed:
+		r.Attempt, r.Message, r.Previous = 1, "broken", old.State
+	case state == preparing && (old.State == unknown || old.State == stopped):
+		r.Episode++
+	case state != failed:
+		r.Attempt, r.Message = 0, ""
+	}
+	for _, c := range change {
+		c(&r)
+	}
+	t.epochs[of] = r
+	t.Stored(of, r)
+}
+
+// wrote appends to the source as a client does.
+func (t *tale) wrote(at At, batches ...Batch) {
+	t.Appended(at, Clients, "c", batches, true)
+	t.Replicated(at, batches[len(batches)-1].Last+1)
+}
+
+// copied appends to a copy as its mirror does.
+func (t *tale) copied(at At, batches ...Batch) {
+	t.Appended(at, Mirror, "one", batches, true)
+	t.Replicated(at, batches[len(batches)-1].Last+1)
+}
+
+// mirrors brings the copy to MIRRORING with three batches of the source.
+func (t *tale) mirrors() {
+	t.wrote(a, data(0, 2, 1), data(2, 2, 1), data(4, 2, 1))
+	t.goes(ab, preparing)
+	t.goes(ab, mirroring)
+	t.copied(b, data(0, 2, 1), data(2, 2, 1), data(4, 2, 1))
+}
+
+// stops brings it to the moment before the markers.
+func (t *tale) stops() {
+	t.Wished(ab, WantStopped)
+	t.goes(ab, stopping)
+	t.StoredEnd(ab, End{LME: t.log(b).latest(), LMO: t.log(b).end, Episode: t.epochs[ab].Episode, SourceCluster: "A"})
+	t.EpochRaised(b, Mirror, "one", t.log(b).epoch+1)
+}
+
+func (t *tale) resets() { t.copied(b, marker(t.log(b).end, t.log(b).epoch, Reset, -1)) }
+
+// fails over: the copy in B is STOPPED and open, with one record of its own.
+func (t *tale) failsOver() {
+	t.mirrors()
+	t.stops()
+	t.resets()
+	t.Settled("B", 1000)
+	t.Gate(b, Mirror, "one", true)
+	t.goes(ab, stopped)
+	t.wrote(b, data(7, 1, 2))
+}
+
+// returns makes A, which has two records more than it had given, a mirror of B.
+func (t *tale) returns() {
+	t.failsOver()
+	t.wrote(a, data(6, 2, 1))
+	t.Follows(ba, b)
+	t.Runs(ba, "one")
+	t.Wished(ba, WantMirroring)
+}
+
+func person(r *Record) { r.Attempt = -1 }
+
+// rule stories: with wrong the rule must be the first to speak, without it no rule may.
+var ruleStories = []struct {
+	rule string
+	tell func(t *tale, wrong bool)
+}{
+	{"order", func(t *tale, wrong bool) {
+		t.wrote(a, data(0, 2, 1))
+		t.wrote(a, data(pick(wrong, int64(1), 2), 2, 1))
+	}},
+	{"epoch fence", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.EpochRaised(a, Cluster, "", 3)
+		t.wrote(a, data(6, 1, 3))
+		if !wrong {
+			t.EpochRaised(b, Mirror, "one", 4)
+		}
+		t.copied(b, data(6, 1, 3))
+	}},
+	{"epoch fence", func(t *tale, wrong bool) { t.EpochRaised(a, Cluster, "", int32(pick(wrong, 0, 2))) }},
+	{"closed gate", func(t *tale, wrong bool) {
+		if wrong {
+			t.wrote(b, data(0, 1, 1))
+		} else {
+			t.Refused(b, "c")
+			t.wrote(a, data(0, 1, 1))
+		}
+	}},
+	{"above the end", func(t *tale, wrong bool) {
+		t.EpochRaised(b, Cluster, "", 5)
+		t.EpochRaised(a, Cluster, "", 5)
+		t.wrote(a, data(0, 1, 5))
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		t.copied(b, data(0, 1, 5))
+		t.stops()
+		t.resets()
+		t.Settled("B", 1)
+		t.Gate(b, Mirror, "one", true)
+		t.goes(ab, stopped)
+		if wrong { // the epoch of a record that came after a copy cannot be that of LME
+			t.World.log(b).batches[1].LeaderEpoch, t.World.log(b).epoch = 5, 5
+			t.World.log(b).alive[1].LeaderEpoch = 5
+		}
+		t.wrote(b, data(2, 1, int32(pick(wrong, 5, 6))))
+	}},
+	{"log matching", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1), data(7, 1, 1))
+		t.copied(b, data(6, pick(wrong, int64(2), 1), 1))
+	}},
+	{"log matching", func(t *tale, wrong bool) { // the source lost the log's end, and the copy goes on without looking
+		t.mirrors()
+		t.Cut(a, Cluster, "", 4)
+		t.EpochRaised(a, Cluster, "", 2)
+		t.wrote(a, data(4, 1, 2), data(5, 1, 2), data(6, 1, 2))
+		t.EpochRaised(b, Mirror, "one", 3)
+		if wrong {
+			t.copied(b, data(6, 1, 2))
+		} else {
+			t.Cut(b, Mirror, "one", 4)
+			t.copied(b, data(4, 1, 2), data(5, 1, 2), data(6, 1, 2))
+		}
+	}},
+	{"log matching", func(t *tale, wrong bool) { // a topic that was made again is another one
+		t.mirrors()
+		if wrong {
+			t.Deleted(a)
+			t.Created(a, 0, 1, true)
+			t.wrote(a, data(0, 6, 1))
+		}
+		t.wrote(a, data(6, 1, 1))
+		t.copied(b, data(6, 1, 1))
+	}},
+	{"skipped", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1), data(7, 1, 1))
+		if !wrong {
+			t.Compacted(a, 6, 7, nil)
+		}
+		t.copied(b, data(7, 1, 1))
+	}},
+	{"copies", func(t *tale, wrong bool) {
+		t.wrote(a, data(0, 1, 1))
+		t.goes(ab, preparing)
+		if !wrong {
+			t.goes(ab, mirroring)
+		}
+		t.copied(b, data(0, 1, 1))
+	}},
+	{"copies", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1))
+		if wrong {
+			t.stops()
+		}
+		t.copied(b, data(6, 1, 1))
+	}},
+	{"one process", func(t *tale, wrong bool) {
+		t.wrote(a, data(0, 1, 1))
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		t.Runs(ab, "two")
+		t.Appended(b, Mirror, pick(wrong, "one", "two"), []Batch{data(0, 1, 1)}, true)
+	}},
+	{"opposite", func(t *tale, wrong bool) {
+		if wrong {
+			t.mirrors()
+		} else {
+			t.failsOver()
+		}
+		t.Follows(ba, b)
+		t.Runs(ba, "one")
+		t.goes(ba, preparing)
+		t.Gate(a, Mirror, "one", false)
+		t.goes(ba, mirroring)
+	}},
+	{"early marker", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Wished(ab, WantStopped)
+		t.goes(ab, stopping)
+		if !wrong {
+			t.StoredEnd(ab, End{1, 6, 1, "A"})
+		}
+		t.EpochRaised(b, Cluster, "", 2)
+		t.resets()
+	}},
+	{"abort", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		t.wrote(a, inTransaction(0, 1, 1, 9), inTransaction(1, 1, 1, 8))
+		t.copied(b, inTransaction(0, 1, 1, 9), inTransaction(1, 1, 1, 8))
+		t.stops()
+		t.copied(b, marker(2, 2, Abort, pick(wrong, int64(8), 9)))
+		t.copied(b, marker(3, 2, Abort, pick(wrong, int64(9), 8)))
+	}},
+	{"reset", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.stops()
+		t.resets()
+		if wrong {
+			t.resets()
+		}
+	}},
+	{"reset", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		t.wrote(a, inTransaction(0, 1, 1, 9))
+		t.copied(b, inTransaction(0, 1, 1, 9))
+		t.stops()
+		if !wrong {
+			t.copied(b, marker(1, 2, Abort, 9))
+		}
+		t.resets()
+	}},
+	{"used offset", func(t *tale, wrong bool) {
+		t.wrote(a, data(6, 2, 1))
+		t.Compacted(a, 6, 8, nil)
+		t.Created(a, 0, 1, true)
+		t.mirrors()
+		t.EmptyFetch(ab, 6, 8)
+		t.stops()
+		t.copied(b, marker(pick(wrong, int64(6), 8), 2, Reset, -1))
+	}},
+	{"used offset", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.stops()
+		t.copied(b, marker(pick(wrong, int64(7), 6), 2, Reset, -1))
+	}},
+	{"replicated", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1))
+		t.Appended(b, Mirror, "one", []Batch{data(6, 1, 1)}, true)
+		t.Cut(b, Cluster, "", pick(wrong, int64(4), 6))
+	}},
+	{"replicated", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Replicated(b, pick(wrong, int64(7), 5))
+	}},
+	{"raised epoch", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Wished(ab, WantStopped)
+		t.goes(ab, stopping)
+		if !wrong {
+			t.StoredEnd(ab, End{1, 6, 1, "A"})
+		}
+		t.EpochRaised(b, Mirror, "one", 2)
+	}},
+	{"settled id", func(t *tale, wrong bool) {
+		t.Settled("B", 1000)
+		t.GivenID("B", pick(wrong, int64(1000), 1001))
+		t.GivenID("A", 5)
+	}},
+	{"cut common", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Cut(a, Cluster, "", 4)
+		t.Cut(b, Mirror, "one", pick(wrong, int64(2), 4))
+		t.Told(ab, "dropped", 2, 6)
+	}},
+	{"cut common", func(t *tale, wrong bool) { // a failback leaves what both have
+		t.returns()
+		t.Consented(ba, 4, 8, 1)
+		t.goes(ba, preparing)
+		t.Gate(a, Mirror, "one", false)
+		t.Cut(a, Mirror, "one", pick(wrong, int64(4), 6))
+	}},
+	{"cut state", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Cut(a, Cluster, "", 4)
+		if wrong {
+			t.goes(ab, pausing)
+			t.goes(ab, paused)
+		}
+		t.Cut(b, Mirror, "one", 4)
+	}},
+	{"consent", func(t *tale, wrong bool) {
+		t.returns()
+		t.Consented(ba, 6, 8, int32(pick(wrong, 2, 1)))
+		t.goes(ba, preparing)
+		if !wrong {
+			t.Gate(a, Mirror, "one", false)
+		}
+		t.Cut(a, Mirror, "one", 6)
+	}},
+	{"consent", func(t *tale, wrong bool) { // one is used up when MIRRORING is reached
+		t.returns()
+		t.Consented(ba, 6, 8, 1)
+		t.goes(ba, preparing)
+		t.Gate(a, Mirror, "one", false)
+		t.Cut(a, Mirror, "one", 6)
+		t.EpochRaised(a, Mirror, "one", 4)
+		t.goes(ba, mirroring)
+		t.copied(a, marker(6, 2, Reset, -1), data(7, 1, 2))
+		if wrong {
+			t.Cut(b, Cluster, "", 7)
+			t.Cut(a, Mirror, "one", 7)
+		}
+	}},
+	{"consent", func(t *tale, wrong bool) { // what the source never had, in a log that never was open
+		t.Appended(b, Cluster, "", []Batch{data(0, 1, 1)}, true)
+		if !wrong {
+			t.Consented(ab, 0, 1, 1)
+		}
+		t.goes(ab, preparing)
+		t.Cut(b, Mirror, "one", 0)
+	}},
+	{"stop cut", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1))
+		t.Appended(b, Mirror, "one", []Batch{data(6, 1, 1)}, true)
+		t.Wished(ab, WantStopped)
+		t.goes(ab, stopping)
+		t.Cut(b, Mirror, "one", pick(wrong, int64(4), 6))
+	}},
+	{"restart", func(t *tale, wrong bool) {
+		t.Policy(ab, pick(wrong, "fail", "restart"), 0)
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1), data(7, 1, 1))
+		t.StartRaised(a, Cluster, "", 7)
+		t.Restarted(b, Mirror, "one", 7)
+	}},
+	{"restart", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1), data(7, 1, 1))
+		if !wrong {
+			t.StartRaised(a, Cluster, "", 7)
+		}
+		t.Restarted(b, Mirror, "one", 7)
+	}},
+	{"start", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.StartRaised(a, Cluster, "", 2)
+		t.StartRaised(b, Mirror, "one", pick(wrong, int64(4), 2))
+	}},
+	{"start", func(t *tale, wrong bool) {
+		t.Policy(ab, "restart", pick(wrong, int64(3), 4))
+		t.mirrors()
+		t.StartRaised(a, Cluster, "", 4)
+		t.StartRaised(b, Mirror, "one", 4)
+	}},
+	{"untouched gate", func(t *tale, wrong bool) {
+		t.returns()
+		if !wrong {
+			t.Consented(ba, 6, 8, 1)
+		}
+		t.goes(ba, preparing)
+		t.Gate(a, Mirror, "one", false)
+	}},
+	{"gate state", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.stops()
+		t.resets()
+		t.Settled("B", 1)
+		if wrong {
+			t.goes(ab, failed)
+		}
+		t.Gate(b, Mirror, "one", true)
+	}},
+	{"gate state", func(t *tale, wrong bool) {
+		t.failsOver()
+		if !wrong {
+			t.Wished(ab, WantMirroring)
+			t.Consented(ab, 7, 8, 2)
+			t.goes(ab, preparing)
+		}
+		t.Gate(b, Mirror, "one", false)
+	}},
+	{"gate state", func(t *tale, wrong bool) { // nothing is copied into an open log
+		t.wrote(a, data(0, 1, 1))
+		t.failsOverEmpty()
+		t.Wished(ab, WantMirroring)
+		t.goes(ab, preparing)
+		if !wrong {
+			t.Gate(b, Mirror, "one", false)
+		}
+		t.goes(ab, mirroring)
+	}},
+	{"end once", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.stops()
+		t.resets()
+		t.StoredEnd(ab, End{1, pick(wrong, int64(7), 6), 1, "A"})
+	}},
+	{"end once", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Wished(ab, WantStopped)
+		if !wrong {
+			t.goes(ab, stopping)
+		}
+		t.StoredEnd(ab, End{1, 6, 1, "A"})
+	}},
+	{"end value", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Wished(ab, WantStopped)
+		t.goes(ab, stopping)
+		t.StoredEnd(ab, End{int32(pick(wrong, 2, 1)), 6, 1, "A"})
+	}},
+	{"end value", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1))
+		t.Appended(b, Mirror, "one", []Batch{data(6, 1, 1)}, true)
+		t.Wished(ab, WantStopped)
+		t.goes(ab, stopping)
+		if !wrong {
+			t.Replicated(b, 7)
+		}
+		t.StoredEnd(ab, End{1, 7, 1, "A"})
+	}},
+	{"end value", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Wished(ab, WantStopped)
+		t.goes(ab, stopping)
+		t.StoredEnd(ab, End{1, 6, 1, pick(wrong, "B", "A")})
+	}},
+	{"early open", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.stops()
+		t.Settled("B", 1)
+		if !wrong {
+			t.resets()
+		}
+		t.Gate(b, Mirror, "one", true)
+	}},
+	{"early open", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.stops()
+		t.Settled("B", 1)
+		t.Appended(b, Mirror, "one", []Batch{marker(6, 2, Reset, -1)}, true)
+		if !wrong {
+			t.Replicated(b, 7)
+		}
+		t.Gate(b, Mirror, "one", true)
+	}},
+	{"open transaction", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		t.wrote(a, inTransaction(0, 1, 1, 9))
+		t.copied(b, inTransaction(0, 1, 1, 9))
+		t.stops()
+		t.copied(b, marker(1, 2, Abort, 9))
+		t.resets()
+		t.Settled("B", 9)
+		if wrong { // the markers are in, and the ABORT is not
+			l := t.World.log(b)
+			l.batches = slices.Delete(l.batches, 1, 2)
+		}
+		t.Gate(b, Mirror, "one", true)
+	}},
+	{"settled", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		d := data(0, 1, 1)
+		d.ProducerID = 9
+		t.wrote(a, d)
+		t.copied(b, d)
+		t.stops()
+		t.resets()
+		t.Settled("B", pick(wrong, int64(8), 9))
+		t.Gate(b, Mirror, "one", true)
+	}},
+	{"closed STOPPED", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.stops()
+		t.resets()
+		t.Settled("B", 1)
+		if !wrong {
+			t.Gate(b, Mirror, "one", true)
+		}
+		t.goes(ab, stopped)
+	}},
+	{"lost log", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.stops()
+		t.resets()
+		t.Settled("B", 1)
+		t.Gate(b, Mirror, "one", true)
+		if wrong {
+			t.Cut(b, Cluster, "", 4)
+		}
+		t.goes(ab, stopped)
+	}},
+	{"asks", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Asked(ab, "fetch")
+		if wrong {
+			t.stops()
+		}
+		t.Asked(ab, "ends")
+	}},
+	{"fetches", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.Asked(ab, "ends")
+		if !wrong {
+			t.goes(ab, mirroring)
+		}
+		t.Asked(ab, "fetch")
+	}},
+	{"wish", func(t *tale, wrong bool) {
+		t.mirrors()
+		if !wrong {
+			t.Wished(ab, WantStopped)
+		}
+		t.goes(ab, stopping)
+	}},
+	{"move", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		if !wrong {
+			t.goes(ab, mirroring)
+		}
+		t.goes(ab, fencing)
+	}},
+	{"state epoch", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring, func(r *Record) { r.StateEpoch += int32(pick(wrong, 1, 0)) })
+	}},
+	{"episode", func(t *tale, wrong bool) {
+		t.failsOver()
+		t.Wished(ab, WantMirroring)
+		t.goes(ab, preparing, func(r *Record) { r.Episode -= int32(pick(wrong, 1, 0)) })
+	}},
+	{"episode", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring, func(r *Record) { r.Episode += int32(pick(wrong, 1, 0)) })
+	}},
+	{"episode", func(t *tale, wrong bool) { // a record that was removed does not bring an old end to life
+		t.failsOver()
+		t.Removed(ab)
+		t.epochs[ab] = Record{Episode: int32(pick(wrong, 0, 1))}
+		t.Wished(ab, WantMirroring)
+		t.goes(ab, preparing)
+	}},
+	{"failure", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.goes(ab, failed, func(r *Record) { r.Message = pick(wrong, "", "the source does not answer") })
+	}},
+	{"failure", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.goes(ab, failed, person)
+		if !wrong {
+			t.Wished(ab, WantMirroring)
+		}
+		t.goes(ab, preparing)
+	}},
+	{"failure", func(t *tale, wrong bool) {
+		t.goes(ab, preparing)
+		t.goes(ab, failed, func(r *Record) { r.Previous = pick(wrong, mirroring, preparing) })
+	}},
+	{"group bounds", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Committed(a, Clients, "g", 6, 1)
+		t.Committed(b, Mirror, "g", pick(wrong, int64(7), 6), 1)
+	}},
+	{"group bounds", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.StartRaised(a, Cluster, "", 2)
+		t.StartRaised(b, Mirror, "one", 2)
+		t.Committed(b, Mirror, "g", pick(wrong, int64(1), 2), 1)
+	}},
+	{"group bounds", func(t *tale, wrong bool) { // at a stop LMO counts, and not the markers
+		t.mirrors()
+		t.stops()
+		t.resets()
+		t.Committed(b, Mirror, "g", pick(wrong, int64(7), 6), 1)
+	}},
+	{"group epoch", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Committed(b, Mirror, "g", 6, int32(pick(wrong, 2, 1)))
+	}},
+	{"group owner", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Committed(b, pick(wrong, Clients, Mirror), "g", 3, 1)
+		t.Committed(b, Mirror, "g", 6, 1)
+	}},
+	{"group owner", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Active("B", "g", true)
+		t.Active("B", "g", wrong)
+		t.Committed(b, Mirror, "g", 6, 1)
+	}},
+	{"group late", func(t *tale, wrong bool) {
+		t.mirrors()
+		if wrong {
+			t.stops()
+			t.resets()
+			t.Settled("B", 1)
+			t.Gate(b, Mirror, "one", true)
+		}
+		t.Committed(b, Mirror, "g", 6, 1)
+	}},
+	{"told", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Cut(a, Cluster, "", 4)
+		t.Cut(b, Mirror, "one", 4)
+		t.Told(ab, "dropped", pick(wrong, int64(5), 4), 5)
+		t.Told(ab, "dropped", 5, 6)
+		t.Rest(ab)
+	}},
+	{"told", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1), data(7, 1, 1))
+		t.StartRaised(a, Cluster, "", 7)
+		t.Restarted(b, Mirror, "one", 7)
+		t.copied(b, data(7, 1, 1))
+		t.Told(ab, "dropped", 0, 6)
+		if !wrong {
+			t.Told(ab, "lost", 6, 7)
+		}
+		t.Rest(ab)
+	}},
+	{"told", func(t *tale, wrong bool) { // the older records stay
+		t.Policy(ab, "keep", 0)
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1), data(7, 1, 1))
+		t.StartRaised(a, Cluster, "", 7)
+		t.copied(b, data(7, 1, 1))
+		if !wrong {
+			t.Told(ab, "hole", 6, 7)
+		}
+		t.Rest(ab)
+	}},
+	{"rest state", func(t *tale, wrong bool) {
+		t.mirrors()
+		if wrong {
+			t.goes(ab, failed)
+		}
+		t.Rest(ab)
+	}},
+	{"rest state", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.goes(ab, failed, person, func(r *Record) { r.Attempt = pick(wrong, int16(4), -1) })
+		t.Rest(ab)
+	}},
+	{"rest bytes", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1))
+		if !wrong {
+			t.copied(b, data(6, 1, 1))
+		}
+		t.Rest(ab)
+	}},
+	{"rest bytes", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Cut(a, Cluster, "", 4)
+		if !wrong {
+			t.Cut(b, Mirror, "one", 4)
+			t.Told(ab, "dropped", 4, 6)
+		}
+		t.Rest(ab)
+	}},
+	{"rest start", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.StartRaised(a, Cluster, "", 2)
+		if !wrong {
+			t.StartRaised(b, Mirror, "one", 2)
+		}
+		t.Rest(ab)
+	}},
+	{"rest groups", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Committed(a, Clients, "g", 3, 1)
+		t.Committed(b, Mirror, "g", 3, 1)
+		if wrong { // a deliberate rewind is followed
+			t.Committed(a, Clients, "g", 1, 1)
+		}
+		t.Rest(ab)
+	}},
+	{"stop ends", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.stops()
+		if !wrong {
+			t.resets()
+			t.Settled("B", 1)
+			t.Gate(b, Mirror, "one", true)
+			t.goes(ab, stopped)
+		}
+		t.Stopped(ab)
+	}},
+}
+
+func pick[T any](wrong bool, bad, good T) T {
+	if wrong {
+		return bad
+	}
+	return good
+}
+
+// failsOverEmpty stops a mirror that has copied nothing.
+func (t *tale) failsOverEmpty() {
+	t.goes(ab, preparing)
+	t.Wished(ab, WantStopped)
+	t.goes(ab, stopping)
+	t.StoredEnd(ab, End{-1, 0, 1, "A"})
+	t.resets()
+	t.Settled("B", 1)
+	t.Gate(b, Mirror, "one", true)
+	t.goes(ab, stopped)
+}
+
+func TestEachRuleSpeaksAndItsTwinIsSilent(t *testing.T) {
+	for _, s := range ruleStories {
+		t.Run(s.rule, func(t *testing.T) {
+			wrong, right := begin(), begin()
+			s.tell(wrong, true)
+			s.tell(right, false)
+			if v := wrong.Violations(); len(v) == 0 || v[0].Rule != s.rule || v[0].Source == "" || v[0].What == "" {
+				t.Errorf("wanted %q, got %v", s.rule, v)
+			}
+			if v := right.Violations(); len(v) > 0 {
+				t.Errorf("the twin broke %v", v)
+			}
+		})
+	}
+}
+
+// A rule is a call of must with its name and where it stands, as texts.
+func TestEachRuleHasAStoryAndASource(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, s := range ruleStories {
+		told[s.rule] = false
+	}
+	rule, cites, lines := regexp.MustCompile(`"([^"]*)", "([^"]*)", "%v`), regexp.MustCompile(`spec §\d|decision|invariant|F-\d\d|design\.md`), 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range strings.Split(string(text), "\n") {
+			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "//") {
+				lines++
+			}
+			if !strings.Contains(l, "must(") || strings.HasPrefix(l, "func") {
+				continue
+			}
+			m := rule.FindStringSubmatch(l)
+			if m == nil {
+				t.Fatalf("%s: a rule that is not read: %s", name, l)
+			}
+			if _, ok := told[m[1]]; !ok {
+				t.Errorf("rule %q has no story", m[1])
+			}
+			if told[m[1]] = true; !cites.MatchString(m[2]) {
+				t.Errorf("rule %q stands nowhere: %q", m[1], m[2])
+			}
+		}
+	}
+	for name, there := range told {
+		if !there {
+			t.Errorf("there is no rule %q", name)
+		}
+	}
+	if lines > 680 {
+		t.Errorf("the model has %d lines; it is to be read in one go, and that is enough", lines)
+	}
+}
