@@ -610,7 +610,7 @@ func (d *desk) refresh(ctx context.Context, missed map[string]int) (answered boo
 	if err != nil {
 		if refusal.Permanent {
 			for _, r := range runners {
-				r.send(partition.Event{Kind: partition.FailPartition, Err: err, NonRetryable: true})
+				r.send(partition.Event{Kind: partition.FailPartition, Err: err, NonRetryable: true, Source: SourceView{Permanent: true}})
 			}
 		}
 		return false
@@ -642,7 +642,7 @@ func (d *desk) refresh(ctx context.Context, missed map[string]int) (answered boo
 		t := byName[r.tp.Topic]
 		if t == nil {
 			if missed[r.tp.Topic] == 2 { // one look may be a mistake
-				r.send(partition.Event{Kind: partition.FailPartition, NonRetryable: true,
+				r.send(partition.Event{Kind: partition.FailPartition, NonRetryable: true, Source: SourceView{Permanent: true},
 					Err: errors.New("the source topic is deleted; the copy is kept: stop the topic to use it, or delete it here and start again")})
 			}
 			continue

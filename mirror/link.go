@@ -543,7 +543,7 @@ func (b *brokerLink) failed(err error) {
 	var elsewhere *ClusterChangedError
 	for _, w := range hit {
 		if errors.As(err, &elsewhere) {
-			w.r.send(partition.Event{Kind: partition.FailPartition, Err: err, NonRetryable: true})
+			w.r.send(partition.Event{Kind: partition.FailPartition, Err: err, NonRetryable: true, Source: SourceView{Permanent: true}})
 			continue
 		}
 		b.l.mu.Lock()

@@ -609,6 +609,9 @@ func (c *Core) armRetry() {
 
 // failPartition is the shell's word that this partition does not work, though nothing it was asked for has failed.
 func (c *Core) failPartition(e *Event) {
+	if e.Source.Permanent && (c.rec.State == statemachine.Stopping || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Stopping) {
+		return // a stop needs no source (decision 4)
+	}
 	switch c.rec.State {
 	case statemachine.Preparing, statemachine.EpochFencing, statemachine.Mirroring, statemachine.Pausing, statemachine.Stopping:
 		message := "the partition does not work; it is tried again"

@@ -34,7 +34,8 @@ const (
 	SourceChanged
 	// ReplicatedMoved: the log's Replicated moved by itself. Log. No token.
 	ReplicatedMoved
-	// FailPartition: the shell found something that only FAILED answers (watchdog, a lost goroutine). Err, NonRetryable. No token.
+	// FailPartition: the shell found something that only FAILED answers (watchdog, a lost goroutine). Err, NonRetryable; Source.Permanent says that it is the source that is
+	// gone for good or another one, which is nothing to a stop. No token.
 	FailPartition
 	// Recover: the operator wants a failed partition tried again now, non-retryable ones too (spec §1.10). No token.
 	Recover

@@ -39,7 +39,9 @@ func (m *mirror) call(r *runner, what string, failed func(error), at func() func
 	state := statemachine.Unknown
 	if r != nil {
 		state = r.state
-		w.tell(func(mo *model.World) { mo.Asked(r.of, what) })
+		if r.generation == r.l.generation { // what an overtaken process asks harms nobody
+			w.tell(func(mo *model.World) { mo.Asked(r.of, what) })
+		}
 	}
 	if m.link.mode != linkUp || m.source.lost {
 		m.unanswered(state, failed)
@@ -532,7 +534,7 @@ func (p *process) refreshed(there bool, views []partition.SourceView) {
 		if !there {
 			if p.missed == 2 { // one look may be a mistake
 				r.w.stats.fault("source topic deleted", r.state)
-				r.deliver(partition.Event{Kind: partition.FailPartition, NonRetryable: true, Err: errors.New("the source topic is deleted; the copy is kept")})
+				r.deliver(partition.Event{Kind: partition.FailPartition, NonRetryable: true, Source: partition.SourceView{Permanent: true}, Err: errors.New("the source topic is deleted; the copy is kept")})
 			}
 			continue
 		}

@@ -1,7 +1,6 @@
 package simulator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -85,7 +84,7 @@ var verbs = []struct {
 	{"consent", onMirror(opConsent)}, // consent b-to-a 0: to exactly what the partition needs [from=1 to=5 episode=2]: to something else
 	{"crash", onMirror(opCrash)},     // crash a-to-b [keep=1]: all processes, logs keep so many batches that were not replicated
 	{"delete-topic", opDeleteTopic},  // delete-topic A orders
-	{"doubt", onMirror(opDoubt)},     // doubt a-to-b 0 [for-good]: the shell found that it does not work
+	{"doubt", onMirror(opDoubt)},     // doubt a-to-b 0 [for-good]: the watchdog thinks that it does not work; for-good: the source's address leads elsewhere
 	{"elect", onLog(opElect)},        // elect A orders-0 [unclean] [stale=2s]
 	{"fault", onMirror(opFault)},     // fault a-to-b Append before|after|half
 	{"fence", onLog(opFence)},        // fence B orders-0 [by=2]: somebody raises the leader epoch
@@ -350,6 +349,11 @@ func opDeleteTopic(w *world, o *words) error {
 		w.onCopies(l, "topic deleted")
 	}
 	c.delete(t)
+	for _, m := range w.mirrors {
+		for _, p := range m.processes {
+			p.forget()
+		}
+	}
 	return nil
 }
 
@@ -604,7 +608,11 @@ func opDoubt(w *world, m *mirror, o *words) {
 	if r := m.runner(o.arg(1)); r != nil {
 		w.stats.fault("watchdog", r.state)
 		w.after(time.Millisecond, func() {
-			r.deliver(partition.Event{Kind: partition.FailPartition, Err: context.DeadlineExceeded, NonRetryable: o.has("for-good")})
+			ev := partition.Event{Kind: partition.FailPartition, Err: errors.New("no progress while the source is ahead")}
+			if o.has("for-good") {
+				ev.NonRetryable, ev.Source.Permanent, ev.Err = true, true, errors.New("the source's address leads to another cluster")
+			}
+			r.deliver(ev)
 		})
 	}
 }

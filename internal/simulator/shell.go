@@ -96,6 +96,7 @@ type runner struct {
 	retry      uint64 // number of the timer that counts
 	replicated int64
 	halted     bool
+	writing    bool      // a state write has not been answered
 	unsaid     []dropped // carried out and not told yet
 }
 
@@ -171,6 +172,20 @@ func (p *process) serve() {
 	}
 }
 
+// forget lets go of partitions whose topic is gone.
+func (p *process) forget() {
+	keep := p.runners[:0:0]
+	for _, r := range p.runners {
+		if r.l.gone {
+			r.halted = true
+			r.quit()
+			continue
+		}
+		keep = append(keep, r)
+	}
+	p.runners = keep
+}
+
 // makeTopic creates the destination's topic once the source has told of it.
 func (p *process) makeTopic() {
 	m := p.m
@@ -206,6 +221,9 @@ func (p *process) take(l *partitionLog) {
 	p.runners = append(p.runners, r)
 	w.tell(func(mo *model.World) { mo.Runs(r.of, p.name) })
 	w.tell(func(mo *model.World) { mo.Policy(r.of, m.policy.Loss.String(), m.policy.StartFloor) })
+	w.tell(func(mo *model.World) {
+		mo.Follows(r.of, model.At{Cluster: m.source.name, Topic: l.at.Topic, Partition: l.at.Partition})
+	})
 	w.tell(func(mo *model.World) { mo.Wished(r.of, wishes[m.want]) })
 	ev := partition.Event{Kind: partition.Loaded, Record: statemachine.NewPartitionState(), Log: l.view()}
 	for _, e := range m.destination.entries(l.t, l.at.Partition) {
@@ -217,7 +235,7 @@ func (p *process) take(l *partitionLog) {
 	w.after(w.jitter(r.purpose(1), time.Millisecond, 5*time.Millisecond), func() {
 		r.deliver(ev)
 		r.deliver(partition.Event{Kind: partition.Tuned, Policy: m.policy})
-		r.deliver(partition.Event{Kind: partition.Wish, Want: m.want, Consents: m.consents})
+		r.hear()
 	})
 }
 
@@ -306,10 +324,16 @@ func (m *mirror) wish() {
 	for _, p := range m.processes {
 		p.serve()
 		for _, r := range p.runners {
-			ev := partition.Event{Kind: partition.Wish, Want: m.want, Consents: append([]partition.Consent(nil), m.consents...)}
-			w.after(w.jitter(r.purpose(2), 0, 5*time.Millisecond), func() { r.deliver(ev) })
+			w.after(w.jitter(r.purpose(2), 0, 5*time.Millisecond), r.hear)
 		}
 	}
+}
+
+// hear gives a core what is wanted now.
+func (r *runner) hear() {
+	r.p.guard(func() {
+		r.step(partition.Event{Kind: partition.Wish, Want: r.m.want, Consents: append([]partition.Consent(nil), r.m.consents...)})
+	})
 }
 
 // deliver gives a core an event.
@@ -325,6 +349,16 @@ func (r *runner) step(ev partition.Event) {
 	w.stats.cover(r.state, ev.Kind)
 	if w.record {
 		w.say("%s %v < %s", r.p.name, r.l.at, eventText(&ev))
+	}
+	switch ev.Kind {
+	case partition.Persisted:
+		r.writing = false
+	case partition.Wish, partition.Recover: // a person did something
+		w.tell(func(m *model.World) { m.Wished(r.of, wishes[r.m.want]) })
+	}
+	if f := &ev.Fetch; ev.Kind == partition.Fetched && r.fetch != nil && ev.Token == r.fetch.token && !r.writing && r.state == statemachine.Mirroring &&
+		f.Code == partition.FetchOK && len(f.Records) == 0 && !f.Crowded && f.HighWatermark > f.Offset {
+		w.tell(func(m *model.World) { m.EmptyFetch(r.of, f.Offset, f.HighWatermark) })
 	}
 	out := r.core.Step(w.time(), ev)
 	if ev.Kind == partition.Persisted && ev.Err == nil {
@@ -583,13 +617,13 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 		l.raiseEpoch(e.Epoch, model.Mirror, by)
 	case partition.OpenLog:
 		if !l.open {
-			l.raiseEpoch(l.epoch+w.cfg.Bumps, model.Mirror, by)
+			l.raiseEpoch(l.epoch+w.cfg.Bumps, model.Cluster, "")
 			l.setOpen(true, model.Mirror, by)
 			l.noLeader = false
 		}
 	case partition.CloseForWrites:
 		if l.open {
-			l.raiseEpoch(l.epoch+w.cfg.Bumps, model.Mirror, by)
+			l.raiseEpoch(l.epoch+w.cfg.Bumps, model.Cluster, "")
 			l.setOpen(false, model.Mirror, by)
 			l.soon()
 		}

@@ -20,6 +20,10 @@ type storeFault struct {
 
 // persist writes a record until the store has answered: what is not durable must not be acted on, and what may be durable must not be guessed at.
 func (r *runner) persist(e partition.Effect, try int) {
+	if r.halted {
+		return
+	}
+	r.writing = true
 	w, c := r.w, r.m.destination
 	wait := min(storeWait<<min(try, 8), maxStoreWait)
 	again := func() { w.after(wait, func() { r.p.guard(func() { r.persist(e, try+1) }) }) }
@@ -27,6 +31,8 @@ func (r *runner) persist(e partition.Effect, try int) {
 		r.p.guard(func() {
 			f := &c.storeFail
 			switch {
+			case r.halted:
+				return
 			case c.lost:
 				again()
 				return
@@ -41,7 +47,7 @@ func (r *runner) persist(e partition.Effect, try int) {
 				Key: r.key, ExpectedStateEpoch: e.ExpectedStateEpoch, LeaderEpoch: r.l.epoch, State: &record, LME: e.LME,
 			}})
 			if err == nil && results[0].Err == nil {
-				r.stored()
+				r.stored(e.LME != nil)
 			}
 			if err == nil && f.after > 0 {
 				f.after--
@@ -88,21 +94,28 @@ func (r *runner) doubt(e partition.Effect, result statemachine.WriteResult, try 
 	})
 }
 
-// stored tells the model what now lies in the store.
-func (r *runner) stored() {
+// stored tells the model what now lies in the store. ended: an end was written with it; one that comes with STOPPED belongs to the stop, one with STOPPING too.
+func (r *runner) stored(ended bool) {
 	for _, e := range r.m.destination.entries(r.l.t, r.l.at.Partition) {
 		if e.Key != r.key {
 			continue
 		}
 		s := e.State
 		r.w.say("%s %v stored %v episode %d attempt %d %s", r.p.name, r.l.at, s.State, s.Episode, s.RetryAttempt, s.ErrorMessage)
-		if e.LME != nil {
-			r.w.tell(func(m *model.World) {
+		end := func(m *model.World) {
+			if ended && e.LME != nil {
 				m.StoredEnd(r.of, model.End{LME: e.LME.Epoch, LMO: e.LME.Offset, Episode: e.LME.Episode, SourceCluster: e.LME.SourceClusterID})
-			})
+			}
 		}
-		r.w.tell(func(m *model.World) {
+		record := func(m *model.World) {
 			m.Stored(r.of, model.Record{State: int8(s.State), StateEpoch: s.StateEpoch, Episode: s.Episode, Attempt: s.RetryAttempt, Previous: int8(s.PreviousState), Message: s.ErrorMessage, FoundOpen: s.FoundOpen})
-		})
+		}
+		if s.State == statemachine.Stopped {
+			r.w.tell(end)
+			r.w.tell(record)
+		} else {
+			r.w.tell(record)
+			r.w.tell(end)
+		}
 	}
 }
