@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/clustermirror/clustermirror/internal/fuzzbound"
 	"github.com/clustermirror/clustermirror/internal/metadatasync"
 )
 
@@ -228,7 +229,9 @@ func FuzzGroupMemory(f *testing.F) {
 	f.Add(`{"v":1}`)
 	f.Add(`{"v":1,"topics":{"t":{"01":[1,2,3,4,5,6,7,""]},"u":{},"w":null}}`)
 	f.Fuzz(func(t *testing.T, value string) {
-		g, _, err := decodeGroupMemory(Provenance{Mirror: "m", Kind: "group", Name: "g", Value: value})
+		var g groupMemory
+		var err error
+		fuzzbound.Run(t, len(value), func() { g, _, err = decodeGroupMemory(Provenance{Mirror: "m", Kind: "group", Name: "g", Value: value}) })
 		if err != nil {
 			return
 		}
