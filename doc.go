@@ -163,6 +163,8 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/fuzzrun                   runs the fuzz targets in turn
 	internal/fuzzbound                 the time and the memory that a fuzzed input may cost
 	internal/overlay                   builds the module with patches, for the tests of tests
+	internal/mutate                    small generated changes of the pure code, and whether a test notices
+	internal/simulator/seeded          known bugs put back, and how soon the simulator finds them
 	internal/layout                    the import graph, purity, and the code in prose
 	internal/bench                     speed and memory, beside a bare fetcher
 	internal/clienthistory      pure   what clients saw, judged with the words of Jepsen's checker for logs

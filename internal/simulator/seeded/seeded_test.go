@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/clustermirror/clustermirror/internal/overlay"
+)
+
+const bug = `bug: no limit
+why: spec §1
+--- a/p/p.go
++++ b/p/p.go
+@@ -2,3 +2,3 @@
+ 
+-func Limit(n int) int { return min(n, 40) }
++func Limit(n int) int { return n }
+`
+
+// The command breaks its rule at a seed whose two last digits are above 40 if there is no limit; without a bug there is one.
+const command = `package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"example.org/m/p"
+)
+
+func main() {
+	from := flag.Int("from", 1, "")
+	seeds := flag.Int("seeds", 1, "")
+	flag.Bool("stop", false, "")
+	flag.Parse()
+	for seed := *from; seed < *from+*seeds; seed++ {
+		if n := p.Limit(seed % 100); n < 0 {
+			panic("below nothing")
+		} else if n > 40 {
+			fmt.Printf("seed %d step 3: the limit (spec §1, decision 2): it is %d\n", seed, n)
+			os.Exit(1)
+		}
+	}
+	fmt.Println("simulated hours: 1, faults: 2, violations: 0")
+}
+`
+
+func TestSeeded(t *testing.T) {
+	for _, c := range []struct {
+		name, patch string
+		seeds       int
+		ok          bool
+		says        []string
+	}{
+		{"a bug that is found", bug, 50, true, []string{"limit                    41     41         the limit (spec §1, decision 2)", "(the code as it is)", "bugs: 1, found: 1, ranges: 2, seeds in each: 50"}},
+		{"a bug that needs more seeds", bug, 40, false, []string{"NOT AS IT SHOULD BE", "found: 0"}},
+		{"a bug that is none", strings.Replace(bug, "+func Limit(n int) int { return n }", "+func Limit(n int) int { return min(40, n) }", 1), 50, false, []string{"NOT AS IT SHOULD BE"}},
+		{"a crash", strings.Replace(bug, "return n }", "return -n }", 1), 50, true, []string{"panic"}},
+		{"a patch that no longer applies", strings.Replace(bug, "min(n, 40)", "min(n, 41)", 1), 50, false, []string{"no longer applies to p/p.go"}},
+		{"a patch that does not compile", strings.Replace(bug, "return n }", "return x }", 1), 50, false, []string{"undefined: x"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			for name, text := range map[string]string{
+				"go.mod":                "module example.org/m\n\ngo 1.26.0\n",
+				"p/p.go":                "package p\n\nfunc Limit(n int) int { return min(n, 40) }\n",
+				"simulate/main.go":      command,
+				"testdata/limit.patch":  c.patch,
+				"testdata/others.patch": bug,
+			} {
+				path := filepath.Join(root, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h := overlay.Hunt{Builder: overlay.Builder{Root: root}, Command: "./simulate", From: []uint64{1, 1001}, Seeds: c.seeds}
+			var out strings.Builder
+			ok, err := run(t.Context(), &out, h, filepath.Join(root, "testdata"), "limit", true, false)
+			if err != nil || ok != c.ok {
+				t.Errorf("ok %v, %v; want %v\n%s", ok, err, c.ok, out.String())
+			}
+			for _, says := range c.says {
+				if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(strings.Fields(says), " ")) {
+					t.Errorf("want %q in\n%s", says, out.String())
+				}
+			}
+		})
+	}
+}
+
+func TestCodeThatIsRedAsItIsIsReported(t *testing.T) {
+	var out strings.Builder
+	if row(&out, overlay.Found{Answers: []overlay.Answer{{}, {Seeds: 7, Rule: "the limit", Source: "spec §1"}}}, 2, false) || !strings.Contains(out.String(), "NOT AS IT SHOULD BE the limit (spec §1)") {
+		t.Errorf("got %s", out.String())
+	}
+}
+
+func TestPatchesWithoutAReasonAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "x.patch"), []byte(strings.Replace(bug, "why: spec §1\n", "", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t.Context(), &strings.Builder{}, overlay.Hunt{}, dir, "", true, false); err == nil || !strings.Contains(err.Error(), "why:") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := run(t.Context(), &strings.Builder{}, overlay.Hunt{}, dir, "other", true, false); err == nil {
+		t.Error("no patch at all is accepted")
+	}
+}
