@@ -9,7 +9,8 @@ import (
 func (w *World) Appended(at At, who Who, by string, batches []Batch, accepted bool) {
 	l := w.log(at)
 	for _, b := range batches {
-		w.must(b.Base >= l.end && b.Last >= b.Base, "order", "invariant 2", "%v: batch [%d, %d] is appended to a log that ends at %d", at, b.Base, b.Last, l.end)
+		first := len(l.batches) == 0 && b.Last >= l.start // F-07: an empty log takes the batch that holds its start
+		w.must(b.Last >= b.Base && (b.Base >= l.end || first), "order", "invariant 2", "%v: batch [%d, %d] is appended to a log that ends at %d", at, b.Base, b.Last, l.end)
 		w.must(b.LeaderEpoch <= l.epoch && b.LeaderEpoch >= l.latest(), "epoch fence", "invariant 3", "%v: batch at %d has epoch %d; the log's is %d, its last record's %d", at, b.Base, b.LeaderEpoch, l.epoch, l.latest())
 		if who == Clients {
 			w.clientWrites(l, by, b)

@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Rest: every fault has been healed, and nothing moves any more. Every partition must have come to where its wish is, or say why a person is needed.
 func (w *World) Rest(of Of) {
 	m, l := w.member(of), w.log(of.At)
@@ -10,7 +12,10 @@ func (w *World) Rest(of Of) {
 	}
 	clear(m.need)
 	s := m.record.State
-	person := s == failed && m.record.Attempt == -1
+	opposed := slices.ContainsFunc(w.members, func(o *member) bool {
+		return o.source == of.At && o.of.At == m.source && o.record.State != unknown && o.record.State != stopped
+	})
+	person := s == failed && (m.record.Attempt == -1 || opposed) // decision 14: it backs off until somebody stops the other one
 	want := map[Wish]int8{WantMirroring: mirroring, WantPaused: paused, WantStopped: stopped}[m.wish]
 	w.must(person || s == want && (s != stopped || l.open), "rest state", "invariant 7", "%v rests in state %d, open %v; wished is %d, the record %+v", of, s, l.open, m.wish, m.record)
 	if s == mirroring {

@@ -16,7 +16,8 @@ var moves = map[int8][]int8{
 // Wished: what an operator wants from now on.
 func (w *World) Wished(of Of, wish Wish) {
 	m := w.member(of)
-	m.wish, m.person, m.stop = wish, true, m.stop && m.record.State == stopping || wish == WantStopped
+	began := m.record.State == stopping || m.record.State == failed && m.record.Previous == stopping // a stop that began is ended
+	m.wish, m.person, m.stop = wish, true, m.stop && began || wish == WantStopped
 }
 
 // Stored: this state record was written.
@@ -27,10 +28,13 @@ func (w *World) Stored(of Of, r Record) {
 	w.episode(m, old, r)
 	w.failure(m, old, r)
 	m.record = r
+	if old.State == unknown || old.State == stopped {
+		m.untouched = l.open
+	}
 	switch {
 	case r.State == stopped:
 		m.stop = false
-		w.must(l.open && m.ended() != nil && m.end.LMO >= 0, "closed STOPPED", "decision 4, spec §5", "%v is STOPPED; open is %v, recorded %+v", of, l.open, m.end)
+		w.must(l.open && (m.untouched || m.ended() != nil && m.end.LMO >= 0), "closed STOPPED", "decision 4, spec §5", "%v is STOPPED; open is %v, recorded %+v", of, l.open, m.end)
 		w.must(m.end == nil || l.end >= m.end.LMO, "lost log", "decision 19", "%v is STOPPED with end %d; recorded is %+v", of, l.end, m.end)
 	case r.State == preparing && old.State != preparing:
 		m.prepared = l.end

@@ -9,7 +9,8 @@ func (w *World) StoredEnd(of Of, e End) {
 	}
 	fills := old != nil && old.Episode == e.Episode && old.LME == e.LME && old.LMO < 0
 	w.must(m.record.State == stopping && e.Episode == m.record.Episode && (m.ended() == nil || fills), "end once", "decision 5", "%v: %+v is recorded in state %d episode %d; recorded was %+v", of, e, m.record.State, m.record.Episode, old)
-	value := (fills || e.LME == l.latest()) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster)
+	empty := len(l.batches) == 0 // its epochs may be forgotten, and the source's id may not have been seen yet
+	value := (fills || e.LME == l.latest() || empty && e.LME == -1) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (e.SourceCluster == m.source.Cluster || empty && e.SourceCluster == "")
 	w.must(value || m.ended() != nil && !fills, "end value", "spec §5, decision 5", "%v: recorded is %+v; latest epoch %d, end %d, replicated %d, source %v", of, e, l.latest(), l.end, l.replicated, m.source)
 	m.end = &e
 }
@@ -22,12 +23,13 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 	}
 	if m != nil && open != l.open && (open || who == Mirror) {
 		s := m.record.State
-		ok := open && (s == stopping || s == stopped) || !open && (s == preparing || s == mirroring)
+		ok := open && (s == stopping || s == stopped || m.untouched) || !open && (s == preparing || s == mirroring)
 		w.must(ok, "gate state", "spec §2, decision 4", "%v turns to open %v in state %d", at, open, s)
-		if ok && open {
+		if ok && open && !m.untouched {
 			w.opens(m, l)
-		} else if ok {
+		} else if ok && !open {
 			w.closes(m, l)
+			m.untouched = false
 		}
 	}
 	l.open, l.opened = open, l.opened || open
@@ -48,7 +50,9 @@ func (w *World) opens(m *member, l *log) {
 	for _, v := range l.batches {
 		id = max(id, v.ProducerID)
 	}
-	w.must(l.resets(end.LMO) == 1 && l.replicated == l.end, "early open", "invariant 4, spec §5", "%v is opened with %d resets, replicated to %d of %d", m.of, l.resets(end.LMO), l.replicated, l.end)
+	reset := len(l.batches) > 0 && l.batches[len(l.batches)-1].Kind == Reset // its own, or the source's where nothing came after it
+	w.must(reset && l.replicated == l.end, "early open", "invariant 4, spec §5", "%v is opened, the reset is its last batch: %v, replicated to %d of %d", m.of, reset, l.replicated, l.end)
+	w.must(m.hole <= l.end, "used offset", "decision 18", "%v is opened at %d; the source is known to end at %d", m.of, l.end, m.hole)
 	w.must(len(l.transactions()) == 0, "open transaction", "invariant 5", "%v is opened with transactions %v", m.of, l.transactions())
 	w.must(id <= w.settled[m.of.Cluster], "settled", "invariant 5, F-48", "%v is opened with producer %d; ids are settled to %d", m.of, id, w.settled[m.of.Cluster])
 }

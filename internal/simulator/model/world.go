@@ -41,6 +41,7 @@ type member struct {
 	end                   *End
 	wish                  Wish
 	stop, person          bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure
+	untouched             bool // the log was open when the episode began, and the mirror has not closed it
 	process, loss         string
 	consents              map[gap]int32    // by range: the episode
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
