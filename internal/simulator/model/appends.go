@@ -19,6 +19,7 @@ func (w *World) Appended(at At, who Who, by string, batches []Batch, accepted bo
 		}
 		l.add(b, who)
 	}
+	l.theirs = l.theirs && who != Mirror
 }
 
 // Refused: a client's write was refused, and nothing was written. A refusal is always allowed.
@@ -41,6 +42,7 @@ func (w *World) mirrorWrites(m *member, l, source *log, b Batch) {
 		w.must(false, "log matching", "invariant 1", "%v: the source never had [%d, %d] in these bytes", l.at, b.Base, b.Last)
 	}
 	m.hole = 0
+	clear(m.consents) // decision 7: used up
 }
 
 // copied: a batch of the source is appended while MIRRORING (what is under way when that ends may still land until LME is recorded), on top of the log that it lay on at the source.
@@ -64,7 +66,7 @@ func (w *World) overlooked(m *member, l, source *log, v *version) {
 		s := source.alive[i]
 		w.must(s.Last >= v.Base || !slices.Contains(source.batches, s), "skipped", "invariant 1", "%v: [%d, %d] is appended at end %d; the source has [%d, %d]", m.of, v.Base, v.Last, l.end, s.Base, s.Last)
 		if s.expired && len(l.ever) > 0 {
-			m.owes("hole", s)
+			m.owes("hole", s, l.end)
 		}
 	}
 }
@@ -96,17 +98,17 @@ func (l *log) resets(from int64) (n int) {
 func (w *World) against(m *member) bool {
 	runs := []int8{mirroring, fencing, pausing, paused, stopping}
 	return slices.ContainsFunc(w.members, func(o *member) bool {
-		return o.source == m.of.At && o.of.At == m.source && slices.Contains(runs, o.record.State)
+		return o.beyond && o.source == m.of.At && o.of.At == m.source && slices.Contains(runs, o.record.State)
 	})
 }
 
-// EpochRaised: the log's leader epoch is another one: an election, or a mirror's request. At a stop LME is recorded first.
+// EpochRaised: the log's leader epoch is another one: an election, or a mirror's request, which once STOPPED goes no further than above LME.
 func (w *World) EpochRaised(at At, who Who, by string, epoch int32) {
 	l := w.log(at)
 	w.must(epoch >= l.epoch, "epoch fence", "invariant 3", "%v: the leader epoch went from %d back to %d", at, l.epoch, epoch)
 	if who == Mirror {
 		m := w.owned(l, by, "raises the epoch")
-		w.must(m.record.State != stopping || m.ended() != nil, "raised epoch", "spec §5, decision 5", "%v: the leader epoch is raised to %d before LME is recorded", at, epoch)
+		w.must(m.record.State != stopped || m.end != nil && l.epoch <= m.end.LME, "raised epoch", "decision 4, spec §5", "%v: the leader epoch is raised to %d although it is STOPPED; recorded is %+v", at, epoch, m.end)
 	}
 	l.epoch = epoch
 }

@@ -10,6 +10,7 @@ func (w *World) Cut(at At, who Who, by string, end int64) {
 	l := w.log(at)
 	if who == Mirror {
 		w.mirrorCuts(w.owned(l, by, "cuts"), l, end)
+		l.theirs = false
 	} else {
 		w.must(w.acting(at) == nil || l.opened || end >= l.replicated, "replicated", "design.md, Log", "%v loses what lies from %d on by itself; replicated was %d", at, end, l.replicated)
 	}
@@ -26,29 +27,29 @@ func (w *World) mirrorCuts(m *member, l *log, end int64) {
 			w.drops(m, l, v)
 		}
 		w.must(s != stopping || v.Last >= l.replicated && m.ended() == nil, "stop cut", "invariant 6, spec §5", "%v: a stop drops [%d, %d]; replicated is %d, recorded %+v", m.of, v.Base, v.Last, l.replicated, m.end)
-		m.owes("dropped", v)
+		m.owes("dropped", v, l.start)
 	}
 	m.hole = 0
 }
 
 // drops: never what the source has in the same bytes at the same place, where that can be known; what the source never had, and all of a log that was ever open, only within a consent of this episode.
 func (w *World) drops(m *member, l *log, v *version) {
-	has, allowed := w.log(m.source).find(v.Batch), m.allows(v)
-	w.must(has == nil || has.died != never || allowed && !w.known(m), "cut common", "decision 15, spec §3", "%v drops [%d, %d], which the source has", m.of, v.Base, v.Last)
+	has, allowed := w.log(m.source).find(v.Batch), m.allows(v, l.start)
+	w.must(has == nil || has.died != never || allowed && !w.known(m, v), "cut common", "decision 15, spec §3", "%v drops [%d, %d], which the source has", m.of, v.Base, v.Last)
 	w.must(v.Kind != Data || allowed || !l.opened && has != nil, "consent", "decision 7, decision 15", "%v drops [%d, %d] in episode %d; the source had it: %v, the log was open: %v, consents are %v", m.of, v.Base, v.Last, m.record.Episode, has != nil, l.opened, m.consents)
 }
 
-// known says whether the source knows where its own mirror from us ended, so that what both have is known.
-func (w *World) known(m *member) bool {
+// known says whether the source knows that its own mirror from us had this batch. What was copied from the source since is not known to it.
+func (w *World) known(m *member, v *version) bool {
 	return slices.ContainsFunc(w.members, func(o *member) bool {
-		return o.of.At == m.source && o.end != nil && o.end.LMO >= 0 && o.end.SourceCluster == m.of.Cluster
+		return o.of.At == m.source && o.end != nil && o.end.LMO > v.Last && o.end.SourceCluster == m.of.Cluster
 	})
 }
 
-// allows says whether one consent of this episode covers a batch.
-func (m *member) allows(v *version) bool {
+// allows says whether one consent of this episode covers a batch of a log that starts there.
+func (m *member) allows(v *version, start int64) bool {
 	for c, episode := range m.consents {
-		if episode == m.record.Episode && c.from <= v.Base && v.Last < c.to {
+		if episode == m.record.Episode && c.from <= max(v.Base, start) && v.Last < c.to {
 			return true
 		}
 	}
@@ -60,6 +61,7 @@ func (w *World) Restarted(at At, who Who, by string, start int64) {
 	l := w.log(at)
 	if who == Mirror {
 		w.mirrorRestarts(w.owned(l, by, "begins again"), l, start)
+		l.theirs = false
 	}
 	l.cut(min(l.start, start))
 	l.start, l.end, l.replicated = start, start, start
@@ -71,13 +73,13 @@ func (w *World) mirrorRestarts(m *member, l *log, start int64) {
 	w.must(s == preparing || s == mirroring, "cut state", "spec §2", "%v begins again at %d in state %d", m.of, start, s)
 	w.must(start <= source.start, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
 	for _, v := range l.batches {
-		free := m.allows(v) || v.Kind != Data
+		free := m.allows(v, l.start) || v.Kind != Data
 		w.must(free || start > l.end && m.loss == "restart", "restart", "decision 16", "%v begins again at %d and drops [%d, %d] at end %d, policy %q", m.of, start, v.Base, v.Last, l.end, m.loss)
 		w.must(free || source.find(v.Batch) != nil, "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
-		m.owes("dropped", v)
+		m.owes("dropped", v, l.start)
 	}
-	if len(l.ever) > 0 && start > l.end {
-		m.owes("lost", &version{Batch: Batch{Base: l.end, Last: start - 1}})
+	if s == mirroring && len(l.ever) > 0 && start > l.end { // a start copies what there is
+		m.owes("lost", &version{Batch: Batch{Base: l.end, Last: start - 1}}, 0)
 	}
 }
 
@@ -114,10 +116,10 @@ func (w *World) Compacted(at At, from, to int64, batches []Batch) {
 	}
 }
 
-// owes notes that records have to be told of.
-func (m *member) owes(what string, v *version) {
+// owes notes that records have to be told of, from the log's start on.
+func (m *member) owes(what string, v *version, start int64) {
 	if v.Kind == Data {
-		m.need[what] = append(m.need[what], gap{v.Base, v.Last + 1})
+		m.need[what] = append(m.need[what], gap{max(v.Base, start), v.Last + 1})
 	}
 }
 

@@ -12,10 +12,7 @@ func (w *World) Rest(of Of) {
 	}
 	clear(m.need)
 	s := m.record.State
-	opposed := slices.ContainsFunc(w.members, func(o *member) bool {
-		return o.source == of.At && o.of.At == m.source && o.record.State != unknown && o.record.State != stopped
-	})
-	person := s == failed && (m.record.Attempt == -1 || opposed) // decision 14: it backs off until somebody stops the other one
+	person := s == failed && (m.record.Attempt == -1 || w.standoff(m) || w.logs[m.source] == nil) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
 	want := map[Wish]int8{WantMirroring: mirroring, WantPaused: paused, WantStopped: stopped}[m.wish]
 	w.must(person || s == want && (s != stopped || l.open), "rest state", "invariant 7", "%v rests in state %d, open %v; wished is %d, the record %+v", of, s, l.open, m.wish, m.record)
 	if s == mirroring {
@@ -27,8 +24,13 @@ func (w *World) Rest(of Of) {
 // Stopped: faults were healed except that the source stays lost, a stop was wished, and bound has passed.
 func (w *World) Stopped(of Of) {
 	m, l := w.member(of), w.log(of.At)
-	lost := m.record.State == failed && m.record.Attempt == -1 && m.ended() != nil && l.end < m.end.LMO // decision 19
+	lost := m.record.State == failed && m.record.Attempt == -1 && m.end != nil && l.end < m.end.LMO // decision 19
 	w.must(lost || m.record.State == stopped && l.open, "stop ends", "invariant 8", "%v: open %v after a stop had its time: %+v", of, l.open, m.record)
+}
+
+// standoff says that an operator wants the opposite mirror too: each backs off before the other until one is stopped (decision 14).
+func (w *World) standoff(m *member) bool {
+	return slices.ContainsFunc(w.members, func(o *member) bool { return o.source == m.of.At && o.of.At == m.source && o.wish != WantStopped })
 }
 
 // restBytes: each batch of a copy at rest is of the source's line, nothing that the source shows is missing unless that was told, and the source's start is followed.

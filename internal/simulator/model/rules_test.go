@@ -305,13 +305,8 @@ var ruleStories = []struct {
 		t.Replicated(b, pick(wrong, int64(7), 5))
 	}},
 	{"raised epoch", func(t *tale, wrong bool) {
-		t.mirrors()
-		t.Wished(ab, WantStopped)
-		t.goes(ab, stopping)
-		if !wrong {
-			t.StoredEnd(ab, End{1, 6, 1, "A"})
-		}
-		t.EpochRaised(b, Mirror, "one", 2)
+		t.failsOver()
+		t.EpochRaised(b, pick(wrong, Mirror, Cluster), "one", t.log(b).epoch+1)
 	}},
 	{"settled id", func(t *tale, wrong bool) {
 		t.Settled("B", 1000)

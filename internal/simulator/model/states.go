@@ -16,8 +16,7 @@ var moves = map[int8][]int8{
 // Wished: what an operator wants from now on.
 func (w *World) Wished(of Of, wish Wish) {
 	m := w.member(of)
-	began := m.record.State == stopping || m.record.State == failed && m.record.Previous == stopping // a stop that began is ended
-	m.wish, m.person, m.stop = wish, true, m.stop && began || wish == WantStopped
+	m.wish, m.person, m.stop = wish, true, m.stop || wish == WantStopped
 }
 
 // Stored: this state record was written.
@@ -28,18 +27,20 @@ func (w *World) Stored(of Of, r Record) {
 	w.episode(m, old, r)
 	w.failure(m, old, r)
 	m.record = r
-	if old.State == unknown || old.State == stopped {
-		m.untouched = l.open
-	}
+	m.beyond = m.beyond && r.State != preparing && r.State != stopped || r.State == mirroring
+	m.stop = m.stop && (m.wish == WantStopped || r.State == stopping || r.State == failed) // a write that was under way when the wish changed may still be done
 	switch {
 	case r.State == stopped:
 		m.stop = false
-		w.must(l.open && (m.untouched || m.ended() != nil && m.end.LMO >= 0), "closed STOPPED", "decision 4, spec §5", "%v is STOPPED; open is %v, recorded %+v", of, l.open, m.end)
-		w.must(m.end == nil || l.end >= m.end.LMO, "lost log", "decision 19", "%v is STOPPED with end %d; recorded is %+v", of, l.end, m.end)
+		untouched := l.theirs && m.opened != r.Episode && m.ended() == nil // a start that ended before it had the log
+		w.must(l.open && (untouched || m.ended() != nil && m.end.LMO >= 0), "closed STOPPED", "decision 4, spec §5", "%v is STOPPED; open is %v, recorded %+v", of, l.open, m.end)
+		w.must(untouched || m.end == nil || l.end >= m.end.LMO, "lost log", "decision 19", "%v is STOPPED with end %d; recorded is %+v", of, l.end, m.end)
 	case r.State == preparing && old.State != preparing:
 		m.prepared = l.end
 	case r.State == mirroring:
-		clear(m.consents) // decision 7: used up
+		if l.theirs = false; old.State == preparing {
+			clear(m.consents) // decision 7: used up; a running mirror that parted from its source uses one before its next copy
+		}
 		w.must(old.State == mirroring || !w.against(m), "opposite", "decision 14, spec §3", "%v mirrors while the opposite mirror runs", of)
 		w.must(!l.open, "gate state", "spec §2, decision 4", "%v mirrors into an open log", of)
 	}
@@ -66,7 +67,7 @@ func (w *World) episode(m *member, old, r Record) {
 
 // failure: FAILED says why and what was before; one with attempt −1 is ended by a person.
 func (w *World) failure(m *member, old, r Record) {
-	w.must(r.State == failed || old.State != failed || old.Attempt != -1 || m.person, "failure", "spec §2", "%v left FAILED for %d by itself: %s", m.of, r.State, old.Message)
+	w.must(r.State == failed || old.State != failed || old.Attempt != -1 || m.person || m.stop && r.State == stopping, "failure", "spec §2", "%v left FAILED for %d by itself: %s", m.of, r.State, old.Message)
 	if r.State == failed {
 		before := old.State
 		if before == failed {
@@ -84,5 +85,5 @@ func (w *World) Asked(of Of, call string) {
 	s := m.record.State
 	stops := s == stopping || s == stopped && m.wish == WantStopped
 	w.must(!stops, "asks", "decision 4, spec §5", "%v: %s in state %d", of, call, s)
-	w.must(stops || call != "fetch" || s == mirroring || s == pausing, "fetches", "spec §2", "%v: %s in state %d", of, call, s)
+	w.must(stops || call != "fetch" || s == mirroring || s == pausing || s == failed && m.record.Previous == mirroring, "fetches", "spec §2", "%v: %s in state %d", of, call, s)
 }

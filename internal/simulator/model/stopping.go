@@ -9,8 +9,8 @@ func (w *World) StoredEnd(of Of, e End) {
 	}
 	fills := old != nil && old.Episode == e.Episode && old.LME == e.LME && old.LMO < 0
 	w.must(m.record.State == stopping && e.Episode == m.record.Episode && (m.ended() == nil || fills), "end once", "decision 5", "%v: %+v is recorded in state %d episode %d; recorded was %+v", of, e, m.record.State, m.record.Episode, old)
-	empty := len(l.batches) == 0 // its epochs may be forgotten, and the source's id may not have been seen yet
-	value := (fills || e.LME == l.latest() || empty && e.LME == -1) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (e.SourceCluster == m.source.Cluster || empty && e.SourceCluster == "")
+	carried := old != nil && m.ended() == nil && (l.theirs || !m.beyond) && old.LME == e.LME && old.LMO == e.LMO // the log still is as the stop before left it
+	value := carried || (fills || e.LME == l.latest() || e.LME < 0 && len(l.batches) == 0) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
 	w.must(value || m.ended() != nil && !fills, "end value", "spec §5, decision 5", "%v: recorded is %+v; latest epoch %d, end %d, replicated %d, source %v", of, e, l.latest(), l.end, l.replicated, m.source)
 	m.end = &e
 }
@@ -21,18 +21,17 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 	if who == Mirror {
 		m = w.owned(l, by, "turns the gate")
 	}
-	if m != nil && open != l.open && (open || who == Mirror) {
+	if m != nil && open != l.open && (open || who == Mirror) && !(open && l.theirs) { // what was theirs is given back (decision 7)
 		s := m.record.State
-		ok := open && (s == stopping || s == stopped || m.untouched) || !open && (s == preparing || s == mirroring)
+		ok := open && (s == stopping || s == stopped) || !open && (s == preparing || s == mirroring)
 		w.must(ok, "gate state", "spec §2, decision 4", "%v turns to open %v in state %d", at, open, s)
-		if ok && open && !m.untouched {
+		if ok && open {
 			w.opens(m, l)
 		} else if ok && !open {
 			w.closes(m, l)
-			m.untouched = false
 		}
 	}
-	l.open, l.opened = open, l.opened || open
+	l.open, l.opened, l.theirs = open, l.opened || open, l.theirs || open
 }
 
 // opens judges the moment in which a copy becomes a log that clients write. What was opened in this episode before is only opened again.
@@ -62,7 +61,7 @@ func (w *World) closes(m *member, l *log) {
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v is closed while the opposite mirror runs", m.of)
 	for _, v := range l.batches {
 		has := w.log(m.source).find(v.Batch)
-		if v.Kind == Data && v.Last < m.prepared && (has == nil || has.died != never) && !m.allows(v) {
+		if v.Kind == Data && v.Last < m.prepared && (has == nil || has.died != never) && !m.allows(v, l.start) {
 			w.must(false, "untouched gate", "decision 7", "%v is closed without a consent to drop [%d, %d]; consents are %v", m.of, v.Base, v.Last, m.consents)
 			return
 		}

@@ -28,6 +28,7 @@ type log struct {
 	start, end, replicated int64
 	epoch                  int32
 	open, opened           bool // now; ever
+	theirs                 bool // the clients': open, or closed since without anything of it having been touched, by a restart or by a start that may still be refused
 	line                   int
 	batches, alive         []*version           // that lie in it; of this line, with those that compaction and retention took; both by base
 	ever                   map[int64][]*version // by base, of all lines
@@ -41,11 +42,11 @@ type member struct {
 	end                   *End
 	wish                  Wish
 	stop, person          bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure
-	untouched             bool // the log was open when the episode began, and the mirror has not closed it
 	process, loss         string
 	consents              map[gap]int32    // by range: the episode
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
-	opened                int32            // episode in which the gate was opened
+	opened                int32            // episode in which the gate was opened, −1 none
+	beyond                bool             // MIRRORING was reached since the last PREPARING
 	need, told            map[string][]gap // ranges that have to be told, and that were
 }
 
@@ -100,7 +101,7 @@ func (w *World) member(of Of) *member {
 	if i := slices.IndexFunc(w.members, func(m *member) bool { return m.of == of }); i >= 0 {
 		return w.members[i]
 	}
-	m := &member{of: of, record: none, loss: "restart", consents: map[gap]int32{}, need: map[string][]gap{}, told: map[string][]gap{}}
+	m := &member{of: of, record: none, loss: "restart", opened: -1, consents: map[gap]int32{}, need: map[string][]gap{}, told: map[string][]gap{}}
 	w.members = append(w.members, m)
 	return m
 }
@@ -195,7 +196,7 @@ func (l *log) transactions() (open []Batch) {
 func (w *World) Created(at At, start int64, leaderEpoch int32, open bool) {
 	w.Deleted(at)
 	l := w.log(at)
-	l.start, l.end, l.replicated, l.epoch, l.open, l.opened = start, start, start, leaderEpoch, open, open
+	l.start, l.end, l.replicated, l.epoch, l.open, l.opened, l.theirs = start, start, start, leaderEpoch, open, open, open
 }
 
 // Deleted: it exists no more. What is created under its name is another one, which no record of a mirror is about (decision 2: records go by topic id).
