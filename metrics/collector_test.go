@@ -69,7 +69,7 @@ func looks() map[string]*Collector {
 	}
 	unlooked := mirror.MetadataStatus{Groups: mirror.SyncStatus{Err: errors.New("connection refused")}, ACLs: mirror.SyncStatus{Off: "the source has no access rules"}}
 
-	inStep := running(in(mirror.Status{Metadata: followed()}, copied("orders", 0, 1000), changed(copied("orders", 1, 500), func(p *mirror.PartitionStatus) {
+	inStep := running(in(mirror.Status{Metadata: followed(), FetchRate: 1 << 20, Throttled: 1500 * time.Millisecond}, copied("orders", 0, 1000), changed(copied("orders", 1, 500), func(p *mirror.PartitionStatus) {
 		p.Replicated, p.LagOffsets, p.LagTime = 490, 10, 1500*time.Millisecond
 		p.InFlight = make([]mirror.Transaction, 2)
 	}), copied("payments", 0, 7)))

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -61,6 +63,10 @@ func (g gauges) mirror(s *mirror.Status) {
 		g.set(mirrorSilence, max(0, s.Taken.Sub(sum.answered)).Seconds(), name, g.cluster)
 	}
 	g.set(mirrorOpen, float64(sum.open), name, g.cluster)
+	if s.FetchRate > 0 {
+		g.set(mirrorFetchRate, float64(s.FetchRate), name, g.cluster)
+	}
+	g.to <- constant(mirrorThrottled, prometheus.CounterValue, s.Throttled.Seconds(), name, g.cluster)
 	g.set(mirrorGroups, float64(len(s.Metadata.FollowedGroups)), name, g.cluster)
 	follows := sum.copies || len(s.Topics) == 0 // of topics that are all stopped nothing is followed any more: what was, only grows old
 	g.sync(name, "groups", s.Taken, &s.Metadata.Groups, follows)

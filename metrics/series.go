@@ -48,6 +48,8 @@ var (
 	mirrorSilenceUnknown = ofCluster("mirror_source_silence_unknown", "1: the source has never said so in this process, though partitions are to be mirrored.", "mirror")
 	mirrorOpen           = ofCluster("mirror_open_transactions", "Transactions that are open in the copies: a failover aborts them.", "mirror")
 	mirrorStoreTrouble   = ofCluster("mirror_store_trouble", "1: the state store does not take what is written.", "mirror")
+	mirrorFetchRate      = ofCluster("mirror_fetch_rate_limit_bytes", "Bytes that this process may receive from the source in a second (mirror.replication.throttled.rate). Absent without a limit.", "mirror")
+	mirrorThrottled      = ofCluster("mirror_source_throttle_seconds_total", "Pauses that brokers of the source asked for because of quotas there. Copying is slower meanwhile, and nothing failed.", "mirror")
 	mirrorGroups         = ofCluster("mirror_groups", "Groups of the source that are followed.", "mirror")
 	syncAge              = ofCluster("mirror_sync_age_seconds",
 		"Seconds since this part of metadata sync (groups, settings, rules) last came to its end without an "+

@@ -679,11 +679,11 @@ func (r *runner) standsStill() bool {
 	if st.Record.State != statemachine.Mirroring || st.Want != statemachine.WantMirroring || st.Waiting != "" {
 		return false // what waits says what for, and goes on by itself
 	}
-	after, end := r.m.cfg.WatchdogAfter, r.log.End()
+	after, end, slowed := r.m.cfg.WatchdogAfter, r.log.End(), r.m.link.slowedBy(r.tp) != ""
 	r.seenMu.Lock()
 	defer r.seenMu.Unlock()
 	// Answers may come and bring nothing: then it is behind at one and the same end, look after look. (An idle partition has not moved for long either.)
-	if behind := st.Source.HighWatermark > end && !st.NothingLeft; !behind {
+	if behind := st.Source.HighWatermark > end && !st.NothingLeft; !behind || slowed {
 		r.behindSince = time.Time{}
 	} else if r.behindSince.IsZero() || r.behindAt != end {
 		r.behindSince, r.behindAt = time.Now(), end

@@ -249,6 +249,20 @@ func (e SourceTrouble) Level() slog.Level {
 	return slog.LevelWarn
 }
 
+// SourceThrottled: a broker of the source holds the mirror back because of a quota there, or has not done so for a while (Pause 0). Copying goes on, slower; nothing failed.
+type SourceThrottled struct {
+	EventMeta
+	Broker int32
+	Pause  time.Duration // that it asked for first
+}
+
+func (e SourceThrottled) String() string {
+	if e.Pause == 0 {
+		return line("%s: source broker %d throttles no more", e.at(), e.Broker)
+	}
+	return line("%s: throttled by the source, %d ms: broker %d asks for pauses because of a quota there; copying goes on, slower", e.at(), e.Pause.Milliseconds(), e.Broker)
+}
+
 // TopicTrouble: a topic cannot be mirrored as it is (missing at the source, partition counts differ, creation refused); Err nil: solved.
 type TopicTrouble struct {
 	EventMeta

@@ -46,6 +46,8 @@ func oneOfEach() []mirror.Event {
 		mirror.SourceTrouble{EventMeta: whole, Broker: 2, Err: broken},
 		mirror.SourceTrouble{EventMeta: whole, Broker: mirror.Unknown, Err: broken},
 		mirror.SourceTrouble{EventMeta: whole, Broker: 2},
+		mirror.SourceThrottled{EventMeta: whole, Broker: 2, Pause: 1234 * time.Millisecond},
+		mirror.SourceThrottled{EventMeta: whole, Broker: 2},
 		mirror.TopicTrouble{EventMeta: topic, Err: mirror.ErrUnknownTopic},
 		mirror.TopicTrouble{EventMeta: topic},
 		mirror.StoreTrouble{EventMeta: whole, Err: broken},

@@ -17,11 +17,14 @@ import (
 type link struct {
 	m *Mirror
 
-	mu      sync.Mutex
-	brokers map[brokerKey]*brokerLink
-	wants   map[TopicPartition]*want
-	rng     *rand.Rand
-	lose    func(tp TopicPartition, again bool) bool // for tests: true loses what the core asked for
+	allowance allowance
+
+	mu        sync.Mutex
+	brokers   map[brokerKey]*brokerLink
+	wants     map[TopicPartition]*want
+	throttled time.Duration // sum of the pauses that the source has asked for
+	rng       *rand.Rand
+	lose      func(tp TopicPartition, again bool) bool // for tests: true loses what the core asked for
 }
 
 type brokerKey struct {
@@ -79,10 +82,13 @@ type brokerLink struct {
 	notUntil time.Time // no new connection before
 	renew    bool      // the connection is to be opened anew
 	failures int
+	slowed   slowed
 }
 
 func newLink(m *Mirror) *link {
-	return &link{m: m, brokers: map[brokerKey]*brokerLink{}, wants: map[TopicPartition]*want{}, rng: rand.New(rand.NewPCG(m.cfg.Seed, 0x6c696e6b))}
+	l := &link{m: m, brokers: map[brokerKey]*brokerLink{}, wants: map[TopicPartition]*want{}, rng: rand.New(rand.NewPCG(m.cfg.Seed, 0x6c696e6b))}
+	l.allowance.set(m.cfg.FetchRate, time.Now())
+	return l
 }
 
 // reconnect ends the pauses of broken connections: the source answers again.
@@ -395,9 +401,10 @@ func (b *brokerLink) run() {
 			b.l.mu.Unlock()
 		}
 
-		if !b.awaitRoom(ctx) {
+		if !b.awaitRoom(ctx) || !b.awaitAllowance(ctx) {
 			continue
 		}
+		b.limitReply(f)
 		callCtx, stop := context.WithTimeout(ctx, b.l.m.fetchWait()+b.l.m.cfg.CallBound)
 		began := time.Now()
 		reply, err := f.Fetch(callCtx)
@@ -405,6 +412,7 @@ func (b *brokerLink) run() {
 		if ctx.Err() != nil {
 			return
 		}
+		b.received(f, reply)
 		if errors.Is(err, ErrNoAnswer) {
 			if hasty++; time.Since(began) > b.l.m.fetchWait()/2 {
 				hasty = 0

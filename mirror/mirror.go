@@ -916,6 +916,8 @@ type Status struct {
 	Topics               []TopicStatus
 	Fenced               error // another process has opened the owner's name: this one serves nothing any more, at the latest one RefreshInterval later
 	Metadata             MetadataStatus
+	FetchRate            int64         // bytes that this process may receive from the source in a second; 0: no limit
+	Throttled            time.Duration // sum of the pauses that brokers of the source have asked for in this process, because of quotas there
 }
 
 // TopicStatus is one topic of a mirror.
@@ -933,6 +935,8 @@ func (m *Mirror) Status() Status {
 	s := Status{Mirror: m.cfg.Name, Taken: now, SourceClusterID: cmp.Or(m.desk.cluster, m.desk.recordedSource), DestinationClusterID: m.desk.own}
 	m.desk.mu.Unlock()
 	s.Metadata = m.syncing.status()
+	s.FetchRate, _ = m.link.allowance.limit()
+	s.Throttled = m.link.throttledFor()
 	m.mu.Lock()
 	s.Fenced = m.fenced
 	type pair struct {

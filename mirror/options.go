@@ -73,6 +73,9 @@ type Config struct {
 	MaxBatch int32
 	// StartFloor: the copy's log start never follows the source's above it [none].
 	StartFloor int64
+	// FetchRate is how many bytes of batches this process receives from the source in a second, over all its brokers [no limit] (mirror.replication.throttled.rate). It delays
+	// copying only: no stop, failover, status or Close waits for it.
+	FetchRate int64
 	// Seed of the jitter in retries [from the clock].
 	Seed uint64
 
@@ -106,6 +109,9 @@ func (c *Config) complete() error {
 	}
 	if c.Loss > LossKeep {
 		errs = append(errs, fmt.Errorf("loss policy %d is none of LossRestart, LossFail and LossKeep", c.Loss))
+	}
+	if c.FetchRate < 0 {
+		errs = append(errs, fmt.Errorf("FetchRate is negative: %d bytes/s", c.FetchRate))
 	}
 	for _, d := range []struct {
 		name  string

@@ -570,5 +570,8 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	default:
 		s.LagOffsets = max(0, s.SourceEnd-s.Replicated)
 	}
+	if s.Reason == "" && s.State == statemachine.Mirroring && s.LagOffsets != 0 {
+		s.Reason = r.m.link.slowedBy(r.tp)
+	}
 	return s
 }

@@ -28,6 +28,7 @@ const (
 	topicSetPrefix           = "mirror.topic.set."
 	lossPolicySetting        = "mirror.loss.policy"
 	startFloorSetting        = "mirror.start.floor"
+	rateSetting              = "mirror.replication.throttled.rate"
 	fetchWaitSetting         = "fetch.wait.max.ms"
 	fetchMinBytesSetting     = "fetch.min.bytes"
 	fetchMaxBytesSetting     = "fetch.max.bytes"
@@ -143,6 +144,8 @@ var settingTable = []setting{
 		"What happens when the source removed records before they were copied: restart (the copy starts where the source's log now starts), fail (stop there), keep (older records stay, with a hole).",
 		lossPolicies...),
 	wholeNumber(MirrorSetting, "long", startFloorSetting, "0", 0, math.MaxInt64, "The start of a copy's log never follows the source's above this offset. 0 is no floor."),
+	wholeNumber(MirrorSetting, "long", rateSetting, "", 1, math.MaxInt64,
+		"Bytes that a process receives from the source in a second for this mirror at most, over all brokers; without a value there is no limit. It counts from the next fetch on, without a new connection."),
 	text(MirrorSetting, "string", "source.cluster.id", "", "a cluster id; empty is the first one seen", "Pins the source cluster: another one is refused before anything is written.", nil),
 	text(MirrorSetting, "string", "mirror.destination.cluster.id", "", "a cluster id; empty is any", "Pins the destination cluster: another one is refused before anything is written.", nil),
 
@@ -215,7 +218,6 @@ var settingsElsewhere = map[string]string{
 	"mirror.support.unclean.leader.election": "it belongs to topics; a copy is always cut on proof only",
 	"mirror.unclean.leader.election.enable":  "it belongs to topics; a copy is always cut on proof only",
 	"mirror.replication.throttled.replicas":  "it belongs to topics of a cluster that mirrors in its brokers",
-	"mirror.replication.throttled.rate":      "no rate is limited here; a client quota at the source for the mirror's client.id or principal does it",
 	"mirror.version":                         "it is a feature of clusters that mirror in their brokers",
 }
 

@@ -272,7 +272,7 @@ func TestSettingsCheckStoredRefusesSecretsThemselves(t *testing.T) {
 func TestReconnectNeededOnlyForConnections(t *testing.T) {
 	never := []string{
 		"mirror.topics.include", "mirror.topics.exclude", "mirror.groups.include", "mirror.groups.exclude", "mirror.acl.include", "topics.include", "topics.exclude", "groups.include",
-		"groups.exclude", "acls.include", "mirror.topic.set.x", "mirror.loss.policy", "mirror.start.floor", "source.cluster.id", "mirror.destination.cluster.id",
+		"groups.exclude", "acls.include", "mirror.topic.set.x", "mirror.loss.policy", "mirror.start.floor", "mirror.replication.throttled.rate", "source.cluster.id", "mirror.destination.cluster.id",
 		"mirror.topic.properties.exclude", "topic.properties.exclude",
 	}
 	for _, d := range SettingDefinitions() {

@@ -83,5 +83,13 @@ func (s Settings) LossPolicy() (LossPolicy, error) {
 	return LossPolicy(slices.Index(lossPolicies, value)), nil
 }
 
+// FetchRate is mirror.replication.throttled.rate in bytes per second, 0 for no limit. Errors: a *SettingError.
+func (s Settings) FetchRate() (int64, error) {
+	if s.Effective(rateSetting) == "" {
+		return 0, nil
+	}
+	return s.number(rateSetting)
+}
+
 // StartFloor is mirror.start.floor, 0 for none. Errors: a *SettingError.
 func (s Settings) StartFloor() (int64, error) { return s.number(startFloorSetting) }

@@ -112,6 +112,19 @@ type Fetcher interface {
 	Close() error
 }
 
+// ThrottleTeller is an optional ability of a Fetcher: the source has quotas, and says how long it wants to be left alone.
+type ThrottleTeller interface {
+	// Throttled is the pause that the broker asked for in the reply that the last Fetch received, be it empty (ErrNoAnswer) or not; 0: none, or no reply was received.
+	// The fetcher keeps to it by itself. Not safe beside a Fetch.
+	Throttled() time.Duration
+}
+
+// ReplyLimiter is an optional ability of a Fetcher: replies can be made smaller while it is open.
+type ReplyLimiter interface {
+	// LimitReply bounds the bytes of the replies of later Fetches below FetchOptions.MaxBytes; 0 lifts that. A batch that is larger comes whole all the same. Not safe beside a Fetch.
+	LimitReply(bytes int32)
+}
+
 // FetchPosition is where to fetch one partition.
 type FetchPosition struct {
 	TopicPartition

@@ -19,7 +19,7 @@ type PartitionStatus struct {
 	State        statemachine.State
 	Want         statemachine.Desired
 	Step         string // of PREPARING or STOPPING; "" elsewhere
-	Reason       string // why FAILED, or why it waits; "" if all is well
+	Reason       string // why FAILED, why it waits, or what slows it down (a quota at the source, a limit of our own); "" if all is well
 	RetryAttempt int16  // 0: not failed; statemachine.NonRetryable: a person has to act
 	NextRetry    time.Time
 	Halted       bool // this process serves the partition no more: somebody else wrote its state, or has its owner's name

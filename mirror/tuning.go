@@ -10,11 +10,12 @@ import (
 type tuning struct {
 	fetch  FetchOptions
 	policy partition.Policy
+	rate   int64 // Config.FetchRate
 }
 
 // tuned is Config under the stored settings. A setting that cannot be read changes nothing, and is an error.
 func (c *Config) tuned(stored Settings) (tuning, error) {
-	t := tuning{c.Fetch, partition.Policy{Loss: partition.LossPolicy(c.Loss), StartFloor: c.StartFloor}}
+	t := tuning{c.Fetch, partition.Policy{Loss: partition.LossPolicy(c.Loss), StartFloor: c.StartFloor}, c.FetchRate}
 	s, err := stored.Canonical()
 	if err != nil {
 		return t, err
@@ -45,6 +46,12 @@ func (c *Config) tuned(stored Settings) (tuning, error) {
 			t.policy.StartFloor = floor
 		}
 	}
+	rate, err := s.FetchRate()
+	if errs = append(errs, err); err == nil {
+		if _, set := s[rateSetting]; set {
+			t.rate = rate
+		}
+	}
 	return t, errors.Join(errs...)
 }
 
@@ -60,6 +67,9 @@ func (m *Mirror) tune(stored Settings) error {
 		for _, r := range all {
 			r.send(partition.Event{Kind: partition.Tuned, Policy: next.policy})
 		}
+	}
+	if was.rate != next.rate {
+		m.link.allow(next.rate)
 	}
 	if was.fetch != next.fetch {
 		m.link.renew()

@@ -40,14 +40,20 @@ type fetcher struct {
 	verified  int64 // dials that the cluster id was checked for
 	maxBytes  int32 // of the next reply
 	noRack    bool
-	throttled time.Time // the broker wants no request before
+	throttled time.Time     // the broker wants no request before
+	pause     time.Duration // that it asked for in the reply of the last Fetch
+	limit     int32         // LimitReply's, 0 for none
 
 	mu      sync.Mutex
 	ended   bool
 	session *session
 }
 
-var _ mirror.Fetcher = (*fetcher)(nil)
+var (
+	_ mirror.Fetcher        = (*fetcher)(nil)
+	_ mirror.ThrottleTeller = (*fetcher)(nil)
+	_ mirror.ReplyLimiter   = (*fetcher)(nil)
+)
 
 // OpenFetcher returns a fetcher for one broker. It connects with the first Fetch; here the broker's address is looked up if it is not known.
 //
@@ -138,11 +144,18 @@ func (f *fetcher) Close() error {
 	return nil
 }
 
+// Throttled is the pause that the broker asked for in the reply that the last Fetch received (KIP-219: it is the client that waits), 0 for none.
+func (f *fetcher) Throttled() time.Duration { return f.pause }
+
+// LimitReply bounds the bytes of later replies; 0 lifts that.
+func (f *fetcher) LimitReply(bytes int32) { f.limit = max(bytes, 0) }
+
 // Fetch sends one request and waits for its reply. A fetch session that the broker lost is begun anew inside.
 func (f *fetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) {
 	bound := f.options.MaxWait + f.source.cfg.Bound
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
+	f.pause = 0
 	for mended := false; ; mended = true {
 		ready, err := f.ready(ctx)
 		if err != nil {
@@ -165,6 +178,9 @@ func (f *fetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) 
 
 		req.MaxWaitMillis = int32(min(f.options.MaxWait.Milliseconds(), 1<<30))
 		req.MinBytes, req.MaxBytes = f.options.MinBytes, f.maxBytes
+		if f.limit > 0 {
+			req.MinBytes, req.MaxBytes = min(req.MinBytes, f.limit), min(req.MaxBytes, f.limit)
+		}
 		req.IsolationLevel = 0 // READ_UNCOMMITTED
 		req.Rack = f.options.Rack
 		if f.noRack {
@@ -184,7 +200,8 @@ func (f *fetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) 
 		resp := kresp.(*kmsg.FetchResponse)
 		f.arrived()
 		if resp.ThrottleMillis > 0 {
-			f.throttled = time.Now().Add(time.Duration(resp.ThrottleMillis) * time.Millisecond)
+			f.pause = time.Duration(resp.ThrottleMillis) * time.Millisecond
+			f.throttled = time.Now().Add(f.pause)
 		}
 		if resp.ErrorCode != 0 {
 			e := failure(fetchOperation, mirror.TopicPartition{}, kerr.ErrorForCode(resp.ErrorCode), 0)

@@ -375,3 +375,57 @@ func TestFetchEndsWithItsContextAndWithClose(t *testing.T) {
 		})
 	}
 }
+
+// TestF79ThrottleTimeIsToldAndRepliesCanBeLimited: the pause that a broker asks for reaches the caller once, beside records too, and no request is sent before it is over. The limit of
+// replies is altered while the fetcher is open.
+func TestF79ThrottleTimeIsToldAndRepliesCanBeLimited(t *testing.T) {
+	c, _, _, f := fetching(t, mirror.FetchOptions{MaxWait: time.Millisecond, MaxBytes: 1 << 20})
+	seen := recordFetches(c)
+	throttled := func(what string, want time.Duration) {
+		t.Helper()
+		if got := f.(mirror.ThrottleTeller).Throttled(); got != want {
+			t.Errorf("%s: throttled %s, want %s", what, got, want)
+		}
+	}
+	throttled("before the first reply", 0)
+	answerOnce(c, func(req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
+		answerPartition(req, resp).HighWatermark = 7
+		resp.ThrottleMillis = 40
+	})
+	began := time.Now()
+	if got := mustFetch(t, f); len(got) != 1 || got[0].Err != nil || got[0].HighWatermark != 7 {
+		t.Fatalf("%+v", got)
+	}
+	throttled("a reply with a pause", 40*time.Millisecond)
+	f.(mirror.ReplyLimiter).LimitReply(1000)
+	mustFetch(t, f)
+	if since := time.Since(began); since < 40*time.Millisecond {
+		t.Errorf("asked again after %s", since)
+	}
+	throttled("the reply after it", 0)
+	f.(mirror.ReplyLimiter).LimitReply(0)
+	mustFetch(t, f)
+	all := seen.all()
+	var limits []int32
+	for _, r := range all {
+		limits = append(limits, r.MaxBytes)
+	}
+	if n := len(limits); n < 3 || limits[0] != 1<<20 || limits[n-2] != 1000 || limits[n-1] != 1<<20 {
+		t.Errorf("replies were limited to %d", limits)
+	}
+}
+
+// TestF79LongPauseIsNoFailure: a pause that is longer than a call may take ends no call with an error.
+func TestF79LongPauseIsNoFailure(t *testing.T) {
+	c := cluster(t, kfake.SeedTopics(1, "t"))
+	s := open(t, Config{Seeds: c.ListenAddrs(), Bound: 300 * time.Millisecond})
+	f := fetcherOf(t, s, 0, mirror.FetchOptions{MaxWait: time.Millisecond})
+	f.Want(position(topicOf(t, s, "t"), 0, 0))
+	answerOnce(c, func(_ *kmsg.FetchRequest, resp *kmsg.FetchResponse) { resp.ThrottleMillis = 60_000 })
+	for i, want := range []time.Duration{time.Minute, 0, 0} {
+		got, err := f.Fetch(t.Context())
+		if told := f.(mirror.ThrottleTeller).Throttled(); got != nil || !errors.Is(err, mirror.ErrNoAnswer) || told != want {
+			t.Errorf("fetch %d: %+v, %v, throttled %s", i, got, err, told)
+		}
+	}
+}

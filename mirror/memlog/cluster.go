@@ -53,6 +53,7 @@ type Cluster struct {
 	done  chan struct{} // closed by Close
 
 	maxBatch atomic.Int64
+	quota    quota
 
 	mu           sync.Mutex // taken after a log's, never before it
 	topics       map[string]*topic

@@ -21,6 +21,10 @@ type fetcher struct {
 	done    chan struct{} // closed by Close
 	once    sync.Once
 
+	until time.Time     // the end of a pause that the cluster asked for
+	pause time.Duration // that it asked for in the last Fetch
+	limit int32         // LimitReply's, 0 for none
+
 	session map[mirror.TopicPartition]*wanted
 	order   []*wanted // the session in the order in which the next request serves it
 }
@@ -125,6 +129,9 @@ func (w *wanted) watch(f *fetcher, l *partitionLog) {
 // Fetch waits until there are MinBytes of records, an error, a diverging epoch, a changed high watermark or log start, or MaxWait is over.
 func (f *fetcher) Fetch(ctx context.Context) (reply []mirror.FetchedPartition, err error) {
 	err = f.c.call(ctx, Call{Operation: "Fetcher.Fetch", Broker: f.broker}, func() error {
+		if err := f.throttle(ctx); err != nil {
+			return err
+		}
 		timer := time.NewTimer(f.options.MaxWait)
 		defer timer.Stop()
 		for late := false; ; {
@@ -136,6 +143,7 @@ func (f *fetcher) Fetch(ctx context.Context) (reply []mirror.FetchedPartition, e
 			}
 			var ready bool
 			if reply, ready = f.collect(late); ready {
+				f.c.quota.charge(reply)
 				return nil
 			}
 			select {
@@ -163,6 +171,9 @@ func (f *fetcher) Fetch(ctx context.Context) (reply []mirror.FetchedPartition, e
 // collect answers the session as far as there is something to say. ready: send it now; late: send it in any case.
 func (f *fetcher) collect(late bool) (reply []mirror.FetchedPartition, ready bool) {
 	total, left := 0, int(f.options.MaxBytes)
+	if f.limit > 0 {
+		left = min(left, int(f.limit))
+	}
 	var told []*wanted
 	for _, w := range f.order {
 		l, err := f.c.log(w.at.TopicPartition)
