@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kbin"
@@ -242,6 +243,11 @@ func (c *connection) passed(ctx context.Context, r *request) (kmsg.Response, err
 	if err != nil {
 		return nil, err
 	}
+	return r.read(reply)
+}
+
+// read reads the reply to a request.
+func (r *request) read(reply []byte) (kmsg.Response, error) {
 	resp := r.ResponseKind()
 	body := kbin.Reader{Src: reply[8:]}
 	if resp.IsFlexible() && resp.Key() != kmsg.ApiVersions.Int16() {
@@ -279,9 +285,31 @@ type rawReply struct {
 	frame []byte
 }
 
+// apiVersions has kfake's answer without what brokers offer only where somebody collects it (KIP-714): clients would wait for it when they close.
+func (c *connection) apiVersions(ctx context.Context, r *request) (kmsg.Response, error) {
+	reply, err := c.pass(ctx, r.frame)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) < 10 || binary.BigEndian.Uint16(reply[8:]) != 0 { // a refusal is in version 0, whatever was asked (KIP-511)
+		return rawReply{nil, reply}, nil
+	}
+	got, err := r.read(reply)
+	if err != nil {
+		return nil, err
+	}
+	resp := got.(*kmsg.ApiVersionsResponse)
+	resp.ApiKeys = slices.DeleteFunc(resp.ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool {
+		return k.ApiKey == kmsg.GetTelemetrySubscriptions.Int16() || k.ApiKey == kmsg.PushTelemetry.Int16()
+	})
+	return resp, nil
+}
+
 // own is what answers a request here; nil: it is kfake's alone.
 func (c *connection) own(key kmsg.Key) func(context.Context, *request) (kmsg.Response, error) {
 	switch key {
+	case kmsg.ApiVersions:
+		return c.apiVersions
 	case kmsg.Produce:
 		return c.produce
 	case kmsg.Fetch:

@@ -512,7 +512,7 @@ func (d *DR) verify(tp mirror.TopicPartition) (int64, error) {
 		}
 	}
 	c, err := mirror.Compare(ctx, primary, standby, o)
-	if err == nil && !(c.Equal() || d.phase == failedOver && c.First == nil) {
+	if err == nil && !c.Equal() {
 		err = fmt.Errorf("primary (a) and standby (b) differ: %s", c)
 	}
 	return c.Batches, err

@@ -1,0 +1,447 @@
+package mirrortest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/mirrortest"
+)
+
+// TestProducersAndCodecs: producers of every kind work at the primary, at the standby after the failover and at the primary again, and what they wrote is read there.
+func TestProducersAndCodecs(t *testing.T) {
+	t.Parallel()
+	kinds := []struct {
+		name string
+		opts []kgo.Opt
+	}{
+		{"idempotent", nil},
+		{"plain", []kgo.Opt{kgo.DisableIdempotentWrite()}},
+		{"acks of the leader", []kgo.Opt{kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck())}},
+		{"no acks", []kgo.Opt{kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.NoAck())}},
+		{"gzip", []kgo.Opt{kgo.ProducerBatchCompression(kgo.GzipCompression())}},
+		{"snappy", []kgo.Opt{kgo.ProducerBatchCompression(kgo.SnappyCompression())}},
+		{"lz4", []kgo.Opt{kgo.ProducerBatchCompression(kgo.Lz4Compression())}},
+		{"zstd", []kgo.Opt{kgo.ProducerBatchCompression(kgo.ZstdCompression())}},
+	}
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2}, Brokers: 2})
+	ctx := bounded(t)
+	var want []string
+	write := func(where string) {
+		for _, k := range kinds {
+			cl := client(t, dr.Active(), append(k.opts, kgo.DefaultProduceTopic("orders"))...)
+			for i := range 3 {
+				v := fmt.Sprintf("%s %d %s %s", k.name, i, where, strings.Repeat("x", 200))
+				produce(ctx, t, cl, v)
+				want = append(want, v)
+			}
+		}
+		slices.Sort(want)
+		got := consume(ctx, t, dr.Active(), "orders", len(want))
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %d records read, %d written", where, len(got), len(want))
+		}
+	}
+	write("primary")
+	dr.AwaitCaughtUp()
+	dr.KillPrimary()
+	if r := dr.Failover(); len(r.NotCopied) > 0 {
+		t.Errorf("not copied: %d records", len(r.NotCopied))
+	}
+	write("standby")
+	dr.Failback()
+	write("primary again")
+	dr.Verify()
+}
+
+// TestTheCopyRefusesWrites: a producer at the standby gets a clear error at once while that is the copy, and so does one at the primary while that is.
+func TestTheCopyRefusesWrites(t *testing.T) {
+	t.Parallel()
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
+	ctx := bounded(t)
+	refused := func(c *mirrortest.Cluster) {
+		t.Helper()
+		for _, opts := range [][]kgo.Opt{nil, {kgo.DisableIdempotentWrite()}, {kgo.TransactionalID("tx")}} {
+			cl := client(t, c, append(opts, kgo.DefaultProduceTopic("orders"))...)
+			if len(opts) > 0 && cl.OptValue(kgo.TransactionalID) != "" {
+				if err := cl.BeginTransaction(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := cl.ProduceSync(ctx, kgo.StringRecord("x")).FirstErr(); !errors.Is(err, kerr.PolicyViolation) {
+				t.Errorf("%s: %v, not %v", c.ID(), err, kerr.PolicyViolation)
+			}
+		}
+	}
+	refused(dr.Standby())
+	dr.Failover()
+	dr.Return()
+	refused(dr.Primary())
+	dr.Home()
+	refused(dr.Standby())
+	if n := dr.Verify(); n == 0 {
+		t.Error("nothing was compared")
+	}
+}
+
+// TestAnOldProducer ignores the fence: it goes on writing to the old primary, which was cut off and never died. Its records are named, by the failover as far as they were there then, and by the failback
+// all of them.
+func TestAnOldProducer(t *testing.T) {
+	t.Parallel()
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
+	ctx := bounded(t)
+	old := client(t, dr.Primary(), kgo.DefaultProduceTopic("orders"))
+	produce(ctx, t, old, "copied")
+	dr.AwaitCaughtUp()
+	dr.Link().BlackHole()
+	produce(ctx, t, old, "behind the break")
+	over := dr.Failover()
+	if got := valuesOf(over.NotCopied); !slices.Equal(got, []string{"behind the break"}) {
+		t.Errorf("not copied: %v", got)
+	}
+	produce(ctx, t, old, "after the failover", "and again")
+	now := client(t, dr.Standby(), kgo.DefaultProduceTopic("orders"))
+	produce(ctx, t, now, "at the new primary")
+	dr.Link().Heal()
+	back := dr.Failback()
+	if got := valuesOf(back.Return.GivenUp); !slices.Equal(got, []string{"behind the break", "after the failover", "and again"}) {
+		t.Errorf("given up: %v", got)
+	}
+	if got := consume(ctx, t, dr.Primary(), "orders", 2); !slices.Equal(got, []string{"copied", "at the new primary"}) {
+		t.Errorf("records now: %v", got)
+	}
+	dr.Verify()
+}
+
+func valuesOf(records []mirrortest.Record) (values []string) {
+	for _, r := range records {
+		values = append(values, string(r.Value))
+	}
+	return values
+}
+
+// TestTransactions: an open transaction is aborted by the failover and one that was committed behind the break is too; consumers of both isolation levels see that. Transactions work at the
+// standby and, after the failback, at the primary.
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"payments": 1}})
+	ctx := bounded(t)
+	producer := func(c *mirrortest.Cluster, id string) *kgo.Client {
+		return client(t, c, kgo.TransactionalID(id), kgo.DefaultProduceTopic("payments"))
+	}
+	begin := func(cl *kgo.Client, values ...string) {
+		t.Helper()
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		produce(ctx, t, cl, values...)
+	}
+	end := func(cl *kgo.Client, how kgo.TransactionEndTry) {
+		t.Helper()
+		if err := cl.EndTransaction(ctx, how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two, three := producer(dr.Primary(), "one"), producer(dr.Primary(), "two"), producer(dr.Primary(), "three")
+	begin(one, "committed")
+	end(one, kgo.TryCommit)
+	begin(one, "aborted")
+	end(one, kgo.TryAbort)
+	begin(two, "open at the failover")
+	begin(three, "committed behind the break")
+	produce(ctx, t, client(t, dr.Primary(), kgo.DefaultProduceTopic("payments")), "plain")
+	dr.AwaitCaughtUp()
+	committed := consumeCommitted(ctx, t, dr.Primary(), 1)
+	if !slices.Equal(committed, []string{"committed"}) { // the last stable offset is that of the open one
+		t.Errorf("read committed at the primary: %v", committed)
+	}
+	dr.Link().Cut()
+	end(three, kgo.TryCommit)
+	dr.KillPrimary()
+
+	over := dr.Failover()
+	if n := len(over.Partitions[0].Aborts); n != 2 {
+		t.Errorf("%d transactions aborted, not 2:\n%s", n, over)
+	}
+	four := producer(dr.Standby(), "four")
+	begin(four, "at the standby")
+	end(four, kgo.TryCommit)
+	begin(four, "aborted at the standby")
+	end(four, kgo.TryAbort)
+	begin(four, "again at the standby")
+	end(four, kgo.TryCommit)
+	want := []string{"committed", "plain", "at the standby", "again at the standby"}
+	if got := consumeCommitted(ctx, t, dr.Standby(), 4); !slices.Equal(got, want) {
+		t.Errorf("read committed at the standby: %v", got)
+	}
+	want = []string{"committed", "aborted", "open at the failover", "committed behind the break", "plain", "at the standby", "aborted at the standby", "again at the standby"}
+	if got := consume(ctx, t, dr.Standby(), "payments", 8); !slices.Equal(got, want) {
+		t.Errorf("read uncommitted at the standby: %v", got)
+	}
+
+	dr.Link().Heal()
+	back := dr.Failback()
+	if n := len(back.Return.Plan.Partitions[0].Disagreements); n != 1 {
+		t.Errorf("%d transactions were committed at the old primary and are aborted now, not 1:\n%s", n, back.Return.Plan)
+	}
+	five := producer(dr.Primary(), "two") // whose transaction was open at the old primary
+	begin(five, "home")
+	end(five, kgo.TryCommit)
+	want = []string{"committed", "plain", "at the standby", "again at the standby", "home"}
+	if got := consumeCommitted(ctx, t, dr.Primary(), 5); !slices.Equal(got, want) {
+		t.Errorf("read committed at the primary again: %v", got)
+	}
+	dr.Verify()
+}
+
+func consumeCommitted(ctx context.Context, t testing.TB, c *mirrortest.Cluster, n int) []string {
+	t.Helper()
+	return consume(ctx, t, c, "payments", n, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+}
+
+// groupKinds are the protocols that a consumer may speak with its group.
+var groupKinds = map[string][]kgo.Opt{
+	"classic":  nil,
+	"consumer": {kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer()},
+}
+
+// TestGroups: a group goes on at the standby exactly where it had committed at the primary, and at the primary again where it had committed at the standby. Classic groups and those of KIP-848.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	for kind, opts := range groupKinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2}})
+			ctx := bounded(t)
+			read := func(n int) (values []string) {
+				t.Helper()
+				cl := client(t, dr.Active(), append(opts, kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())...)
+				defer cl.Close() // a group with members is never moved
+				values = poll(ctx, t, cl, n)
+				if err := cl.CommitUncommittedOffsets(ctx); err != nil {
+					t.Fatal(err)
+				}
+				slices.Sort(values)
+				return values
+			}
+			write := func(values ...string) []string {
+				t.Helper()
+				produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("orders"), kgo.RecordPartitioner(kgo.RoundRobinPartitioner())), values...)
+				return values
+			}
+			for round, where := range []string{"primary", "standby", "primary again", "standby again"} {
+				values := write("a "+where, "b "+where, "c "+where)
+				if got := read(3); !slices.Equal(got, values) {
+					t.Errorf("at the %s: %v, not %v", where, got, values)
+				}
+				switch round {
+				case 0, 2:
+					dr.AwaitCaughtUp()
+					dr.KillPrimary()
+					dr.Failover()
+				case 1:
+					dr.Failback()
+				}
+			}
+		})
+	}
+}
+
+// TestTransactionsWithOffsets: a service that reads, writes and commits in transactions (KIP-447) does each record exactly once within a cluster, and goes on after a failover.
+func TestTransactionsWithOffsets(t *testing.T) {
+	t.Parallel()
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1, "invoices": 1}})
+	ctx := bounded(t)
+	work := func(n int, how kgo.TransactionEndTry) {
+		t.Helper()
+		s, err := kgo.NewGroupTransactSession(
+			kgo.SeedBrokers(dr.Active().Addresses()...), kgo.TransactionalID("invoicer"), kgo.ConsumerGroup("invoicer"), kgo.ConsumeTopics("orders"), kgo.ProducerLinger(0),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic("invoices"), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := s.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		for done := 0; done < n; {
+			fetches := s.PollFetches(ctx)
+			if err := fetches.Err(); err != nil {
+				t.Fatal(err)
+			}
+			fetches.EachRecord(func(r *kgo.Record) {
+				s.Produce(ctx, kgo.StringRecord("invoice for "+string(r.Value)), nil)
+				done++
+			})
+		}
+		if committed, err := s.End(ctx, how); err != nil || committed != (how == kgo.TryCommit) {
+			t.Fatalf("end: %v, %v", committed, err)
+		}
+	}
+	invoices := func(n int) []string {
+		t.Helper()
+		return consume(ctx, t, dr.Active(), "invoices", n, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
+	produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("orders")), "1", "2")
+	work(2, kgo.TryAbort)
+	work(2, kgo.TryCommit) // the same two: the first try's offsets went with it
+	dr.AwaitCaughtUp()
+	dr.KillPrimary()
+	dr.Failover()
+	produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("orders")), "3")
+	work(1, kgo.TryCommit)
+	if got, want := invoices(3), []string{"invoice for 1", "invoice for 2", "invoice for 3"}; !slices.Equal(got, want) {
+		t.Errorf("invoices at the standby: %v", got)
+	}
+	dr.Failback()
+	produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("orders")), "4")
+	work(1, kgo.TryCommit)
+	if got, want := invoices(4), []string{"invoice for 1", "invoice for 2", "invoice for 3", "invoice for 4"}; !slices.Equal(got, want) {
+		t.Errorf("invoices at the primary: %v", got)
+	}
+	dr.Verify()
+}
+
+// TestAgainAndAgain: failovers and failbacks one after the other, with clients all the time.
+func TestAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 3}})
+	ctx := bounded(t)
+	var want []string
+	for round := range 4 {
+		for _, what := range []string{"before", "after"} {
+			cl := client(t, dr.Active(), kgo.DefaultProduceTopic("orders"))
+			for i := range 5 {
+				v := fmt.Sprintf("round %d %s %d", round, what, i)
+				produce(ctx, t, cl, v)
+				want = append(want, v)
+			}
+			if what == "after" {
+				if r := dr.Failback(); len(r.Return.GivenUp) != 1 || string(r.Return.GivenUp[0].Value) != fmt.Sprint("lost ", round) || len(r.Home.Again.GivenUp) > 0 {
+					t.Errorf("round %d: given up %v and %v", round, valuesOf(r.Return.GivenUp), valuesOf(r.Home.Again.GivenUp))
+				}
+				continue
+			}
+			dr.AwaitCaughtUp()
+			dr.Link().Cut()
+			produce(ctx, t, cl, fmt.Sprint("lost ", round))
+			if round%2 == 0 {
+				dr.KillPrimary()
+			}
+			dr.Failover()
+			dr.Link().Heal()
+		}
+	}
+	got := consume(ctx, t, dr.Active(), "orders", len(want))
+	slices.Sort(got)
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Errorf("%d records, not %d", len(got), len(want))
+	}
+	dr.Verify()
+}
+
+// TestClientsAllTheTime: producers that never stop, over a failover and a failback; each acknowledged record is read at the end or was named as given up.
+func TestClientsAllTheTime(t *testing.T) {
+	t.Parallel()
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2}})
+	var mu sync.Mutex
+	acknowledged := map[string]bool{}
+	keepWriting := func(c *mirrortest.Cluster, name string) (stop func()) {
+		ctx, end := context.WithCancel(t.Context())
+		cl := client(t, c, kgo.DefaultProduceTopic("orders"))
+		var done sync.WaitGroup
+		done.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				v := fmt.Sprintf("%s %d", name, i)
+				if cl.ProduceSync(ctx, kgo.StringRecord(v)).FirstErr() == nil {
+					mu.Lock()
+					acknowledged[v] = true
+					mu.Unlock()
+				}
+			}
+		})
+		return func() { end(); done.Wait() }
+	}
+	wait := func(name string) {
+		ctx := bounded(t)
+		for {
+			mu.Lock()
+			n := 0
+			for v := range acknowledged {
+				if strings.HasPrefix(v, name) {
+					n++
+				}
+			}
+			mu.Unlock()
+			if n >= 20 {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s: %d records", name, n)
+			}
+		}
+	}
+	stopFirst := keepWriting(dr.Primary(), "first")
+	wait("first")
+	over := dr.Failover() // the primary lives, and its clients write on
+	stopSecond := keepWriting(dr.Standby(), "second")
+	wait("second")
+	stopFirst()
+	back := dr.Return()
+	wait("second")
+	home := dr.Home() // the standby's producers are refused from here on
+	stopSecond()
+	stopThird := keepWriting(dr.Primary(), "third")
+	wait("third")
+	stopThird()
+	dr.Verify()
+
+	seen := map[string]bool{}
+	for _, c := range []*mirrortest.Cluster{dr.Primary(), dr.Standby()} {
+		for p := range int32(2) {
+			records, err := c.Memory().Consume(t.Context(), "orders", p, 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records {
+				seen[string(r.Value)] = true
+			}
+		}
+	}
+	for _, r := range append(back.GivenUp, home.Again.GivenUp...) {
+		seen[string(r.Value)] = true
+	}
+	for v := range acknowledged {
+		if !seen[v] {
+			t.Errorf("%q was acknowledged, and is neither there nor given up", v)
+		}
+	}
+	for _, r := range over.NotCopied {
+		if !slices.Contains(valuesOf(back.GivenUp), string(r.Value)) {
+			t.Errorf("%q was not copied, and was not given up either", r.Value)
+		}
+	}
+}
+
+// TestReportsAreMirrors: the reports are the mirror's own, so that a service's alarms and tools can be tested with them.
+func TestReportsAreMirrors(t *testing.T) {
+	t.Parallel()
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
+	over := dr.Failover()
+	if over.Plan.SourceClusterID != "primary" || over.Plan.Severity == mirror.SeverityRefused || len(over.Partitions) != 1 || over.Partitions[0].Err != nil {
+		t.Errorf("plan %s\nreport %s", over.Plan, over)
+	}
+	back := dr.Failback()
+	if back.Return.Plan.Dropped != 0 || back.Return.Plan.SourceClusterID != "standby" || back.Home.SourceClusterID != "standby" || back.Home.Again.Plan.SourceClusterID != "primary" {
+		t.Errorf("%s\n%s\n%s", back.Return.Plan, back.Home, back.Home.Again.Plan)
+	}
+}
