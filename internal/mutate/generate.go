@@ -464,16 +464,16 @@ func (g *generator) expression(e ast.Expr) (deeper bool) {
 		}
 	case *ast.BasicLit:
 		if is(known.Type, types.IsInteger) && (e.Kind == token.INT || e.Kind == token.CHAR) {
-			changes := []change{{text: g.of(e) + " + 1"}}
+			changes := []change{{text: "(" + g.of(e) + " + 1)"}}
 			if v, exact := constant.Int64Val(known.Value); !exact || v != 0 {
-				changes = append(changes, change{text: g.of(e) + " - 1"})
+				changes = append(changes, change{text: "(" + g.of(e) + " - 1)"})
 			}
 			g.value(e, changes...)
 		}
 	case *ast.Ident:
 		if c, ok := g.info.Uses[e].(*types.Const); ok && c.Pkg() == g.types && is(known.Type, types.IsInteger) {
 			if _, basic := known.Type.(*types.Basic); basic { // the names of an enumeration are no counts
-				g.value(e, change{text: e.Name + " + 1"})
+				g.value(e, change{text: "(" + e.Name + " + 1)"})
 			}
 		}
 	case *ast.CallExpr:

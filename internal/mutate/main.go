@@ -12,7 +12,8 @@
 //
 // internal/mutate/equivalent.txt lists mutants that change nothing that anybody could see, each with the reason. They are not counted; a line that no longer fits any mutant is an error.
 //
-// At the end it prints the survivors as diffs, and a table. The exit status is 1 if less than four fifths are killed in a package of which 20 or more were tried, or in all together.
+// At the end it prints the survivors as diffs, and a table. The exit status is 1 if less than four fifths are killed, in all together or in a package (in a part of
+// the mutants: of which 20 or more were tried).
 package main
 
 import (
@@ -169,7 +170,8 @@ func (c *count) percent() int { return (c.tried - c.alive) * 100 / max(c.tried, 
 
 // table prints the counts and says whether enough are killed.
 func table(out io.Writer, o options, all []*mutated, equivalents *equivalents, fates []fate) (ok bool) {
-	const few = 20 // too few to judge a package by
+	const few = 20 // of a part of its mutants: too few to judge a package by
+	whole := o.sample == 0 && o.until.IsZero()
 	rows, total := map[string]*count{}, &count{}
 	for _, f := range fates {
 		if rows[f.mutant.pkg] == nil {
@@ -186,7 +188,7 @@ func table(out io.Writer, o options, all []*mutated, equivalents *equivalents, f
 			continue
 		}
 		say := ""
-		if c.percent() < o.least && c.tried >= few {
+		if c.percent() < o.least && (whole || c.tried >= few) {
 			ok, say = false, fmt.Sprintf("  below %d %%", o.least)
 		}
 		fmt.Fprintf(out, "%-26s %8d %8d %8d %9d %8d %10d %5d %%%s\n", m.pkg, c.tried, c.tests, c.hung, c.simulator, c.alive, equivalents.of(m.pkg), c.percent(), say)
