@@ -497,10 +497,18 @@ func (r *runner) takeFault(kind partition.EffectKind) failure {
 	return fine
 }
 
+// calls are what changes a log, in the model's words.
+var calls = map[partition.EffectKind]string{
+	partition.Append: "append", partition.Truncate: "cut", partition.Reset: "restart", partition.RaiseStart: "start", partition.RaiseEpoch: "epoch", partition.OpenLog: "open", partition.CloseForWrites: "close",
+}
+
 // call makes a call on the destination: an event that does it, and one that answers.
 func (r *runner) call(e partition.Effect) {
 	w := r.w
 	how := r.takeFault(e.Kind)
+	if name, ok := calls[e.Kind]; ok {
+		w.tell(func(m *model.World) { m.Began(r.of, name) })
+	}
 	w.after(r.l.slow+w.jitter(r.purpose(uint64(e.Kind)+10), 100*time.Microsecond, 2*time.Millisecond), func() {
 		r.p.guard(func() { r.perform(e, how) })
 	})

@@ -45,11 +45,10 @@ func (w *World) mirrorWrites(m *member, l, source *log, b Batch) {
 	clear(m.consents) // decision 7: used up
 }
 
-// copied: a batch of the source is appended while MIRRORING (what is under way when that ends may still land until LME is recorded), on top of the log that it lay on at the source.
+// copied: a batch of the source is appended while MIRRORING (what is under way when that ends may land until LME is recorded), on top of the log that it lay on at the source.
 func (w *World) copied(m *member, l, source *log, v *version) {
-	s := m.record.State
-	ok := s == mirroring || s == failed && m.record.Previous == mirroring || s == fencing || s == pausing || s == stopping && m.ended() == nil
-	w.must(ok, "copies", "spec §2, decision 5", "%v: a batch of the source is appended at %d in state %d", m.of, v.Base, s)
+	s := m.when("append")
+	w.must(s == mirroring && (m.record.State != stopping || m.ended() == nil), "copies", "spec §2, decision 5", "%v: a batch of the source is appended at %d in state %d", m.of, v.Base, s)
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v copies at %d while the opposite mirror runs", m.of, v.Base)
 	if n := len(l.batches); n > 0 && l.batches[n-1].who != Cluster {
 		p := l.batches[n-1]
@@ -100,6 +99,22 @@ func (w *World) against(m *member) bool {
 	return slices.ContainsFunc(w.members, func(o *member) bool {
 		return o.beyond && o.source == m.of.At && o.of.At == m.source && slices.Contains(runs, o.record.State)
 	})
+}
+
+// Began: the mirror's process begins a call on its destination: "append", "cut", "restart", "start", "epoch", "open", "close". What it does may come late, when the state is another one already;
+// it is judged by the state in which it was begun. At a stop LME is recorded before a higher epoch is asked for.
+func (w *World) Began(of Of, call string) {
+	m := w.member(of)
+	m.began[call] = m.record.State
+	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
+}
+
+// when is the state in which a call was begun.
+func (m *member) when(call string) int8 {
+	if s, ok := m.began[call]; ok {
+		return s
+	}
+	return m.record.State
 }
 
 // EpochRaised: the log's leader epoch is another one: an election, or a mirror's request, which once STOPPED goes no further than above LME.

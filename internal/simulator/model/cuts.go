@@ -19,14 +19,14 @@ func (w *World) Cut(at At, who Who, by string, end int64) {
 
 // mirrorCuts: a mirror cuts in PREPARING, in MIRRORING, and at a stop what is not replicated; nothing else, and nothing in secret.
 func (w *World) mirrorCuts(m *member, l *log, end int64) {
-	s := m.record.State
+	s := m.when("cut")
 	w.must(s == preparing || s == mirroring || s == stopping, "cut state", "spec §2", "%v is cut at %d in state %d", m.of, end, s)
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v is cut at %d while the opposite mirror runs", m.of, end)
 	for _, v := range l.from(end) {
 		if s != stopping {
 			w.drops(m, l, v)
 		}
-		w.must(s != stopping || v.Last >= l.replicated && m.ended() == nil, "stop cut", "invariant 6, spec §5", "%v: a stop drops [%d, %d]; replicated is %d, recorded %+v", m.of, v.Base, v.Last, l.replicated, m.end)
+		w.must(m.record.State != stopping || m.ended() == nil && (s != stopping || v.Last >= l.replicated), "stop cut", "invariant 6, spec §5", "%v: a stop drops [%d, %d]; replicated is %d, recorded %+v", m.of, v.Base, v.Last, l.replicated, m.end)
 		m.owes("dropped", v, l.start)
 	}
 	m.hole = 0
@@ -69,8 +69,8 @@ func (w *World) Restarted(at At, who Who, by string, start int64) {
 
 // mirrorRestarts: a copy begins again where the source's log starts: an empty one, one that ends before, under this policy, or one that a consent covers.
 func (w *World) mirrorRestarts(m *member, l *log, start int64) {
-	source, s := w.log(m.source), m.record.State
-	w.must(s == preparing || s == mirroring, "cut state", "spec §2", "%v begins again at %d in state %d", m.of, start, s)
+	source, s := w.log(m.source), m.when("restart")
+	w.must((s == preparing || s == mirroring) && (m.record.State != stopping || m.ended() == nil), "cut state", "spec §2", "%v begins again at %d in state %d", m.of, start, s)
 	w.must(start <= source.start, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
 	for _, v := range l.batches {
 		free := m.allows(v, l.start) || v.Kind != Data

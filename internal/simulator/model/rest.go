@@ -12,7 +12,7 @@ func (w *World) Rest(of Of) {
 	}
 	clear(m.need)
 	s := m.record.State
-	person := s == failed && (m.record.Attempt == -1 || w.standoff(m) || w.logs[m.source] == nil) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
+	person := (s == failed || s == preparing) && w.standoff(m) || s == failed && (m.record.Attempt == -1 || w.logs[m.source] == nil) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
 	want := map[Wish]int8{WantMirroring: mirroring, WantPaused: paused, WantStopped: stopped}[m.wish]
 	w.must(person || s == want && (s != stopped || l.open), "rest state", "invariant 7", "%v rests in state %d, open %v; wished is %d, the record %+v", of, s, l.open, m.wish, m.record)
 	if s == mirroring {

@@ -16,7 +16,7 @@ var moves = map[int8][]int8{
 // Wished: what an operator wants from now on.
 func (w *World) Wished(of Of, wish Wish) {
 	m := w.member(of)
-	m.wish, m.person, m.stop = wish, true, m.stop || wish == WantStopped
+	m.wish, m.person, m.acted, m.stop = wish, true, true, m.stop || wish == WantStopped
 }
 
 // Stored: this state record was written.
@@ -26,7 +26,7 @@ func (w *World) Stored(of Of, r Record) {
 	w.moved(m, old, r)
 	w.episode(m, old, r)
 	w.failure(m, old, r)
-	m.record = r
+	m.record, m.acted = r, false
 	m.beyond = m.beyond && r.State != preparing && r.State != stopped || r.State == mirroring
 	m.stop = m.stop && (m.wish == WantStopped || r.State == stopping || r.State == failed) // a write that was under way when the wish changed may still be done
 	switch {
@@ -73,7 +73,7 @@ func (w *World) failure(m *member, old, r Record) {
 		if before == failed {
 			before = old.Previous
 		} else {
-			m.person = false
+			m.person = m.acted
 		}
 		w.must(r.Attempt != 0 && r.Message != "" && r.Previous == before, "failure", "spec §2", "%v: FAILED with attempt %d, message %q, previous %d; it was %d", m.of, r.Attempt, r.Message, r.Previous, before)
 	}
@@ -83,7 +83,7 @@ func (w *World) failure(m *member, old, r Record) {
 func (w *World) Asked(of Of, call string) {
 	m := w.member(of)
 	s := m.record.State
-	stops := s == stopping || s == stopped && m.wish == WantStopped
+	stops := s == stopping && (call != "fetch" || m.ended() != nil) || s == stopped && m.wish == WantStopped // a fetch is not waited for
 	w.must(!stops, "asks", "decision 4, spec §5", "%v: %s in state %d", of, call, s)
-	w.must(stops || call != "fetch" || s == mirroring || s == pausing || s == failed && m.record.Previous == mirroring, "fetches", "spec §2", "%v: %s in state %d", of, call, s)
+	w.must(call != "fetch" || s == mirroring || s == stopping || s == pausing || s == failed && m.record.Previous == mirroring, "fetches", "spec §2", "%v: %s in state %d", of, call, s)
 }

@@ -22,7 +22,7 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 		m = w.owned(l, by, "turns the gate")
 	}
 	if m != nil && open != l.open && (open || who == Mirror) && !(open && l.theirs) { // what was theirs is given back (decision 7)
-		s := m.record.State
+		s := m.when(map[bool]string{true: "open", false: "close"}[open])
 		ok := open && (s == stopping || s == stopped) || !open && (s == preparing || s == mirroring)
 		w.must(ok, "gate state", "spec §2, decision 4", "%v turns to open %v in state %d", at, open, s)
 		if ok && open {

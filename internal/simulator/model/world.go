@@ -41,13 +41,14 @@ type member struct {
 	record                Record // of UNKNOWN while there is none
 	end                   *End
 	wish                  Wish
-	stop, person          bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure
+	stop, person, acted   bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure, or just before it; since the last record
 	process, loss         string
 	consents              map[gap]int32    // by range: the episode
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
 	opened                int32            // episode in which the gate was opened, −1 none
 	beyond                bool             // MIRRORING was reached since the last PREPARING
 	need, told            map[string][]gap // ranges that have to be told, and that were
+	began                 map[string]int8  // by call: the state
 }
 
 type gap struct{ from, to int64 }
@@ -101,7 +102,7 @@ func (w *World) member(of Of) *member {
 	if i := slices.IndexFunc(w.members, func(m *member) bool { return m.of == of }); i >= 0 {
 		return w.members[i]
 	}
-	m := &member{of: of, record: none, loss: "restart", opened: -1, consents: map[gap]int32{}, need: map[string][]gap{}, told: map[string][]gap{}}
+	m := &member{of: of, record: none, loss: "restart", opened: -1, consents: map[gap]int32{}, began: map[string]int8{}, need: map[string][]gap{}, told: map[string][]gap{}}
 	w.members = append(w.members, m)
 	return m
 }
@@ -225,13 +226,13 @@ func (w *World) Runs(of Of, process string) { m := w.member(of); m.process, m.ho
 // Policy: what a mirror does when the source's log starts above the copy's end (decision 16: restart, fail or keep), and the floor above which the log start is never followed (0: none).
 func (w *World) Policy(of Of, loss string, floor int64) {
 	m := w.member(of)
-	m.loss, m.floor, m.person = loss, floor, true
+	m.loss, m.floor, m.person, m.acted = loss, floor, true, true
 }
 
 // Consented: an operator allows dropping the records [from, to) of this copy in the episode that is to begin, or has begun (decision 7).
 func (w *World) Consented(of Of, from, to int64, episode int32) {
 	m := w.member(of)
-	m.consents[gap{from, to}], m.person = episode, true
+	m.consents[gap{from, to}], m.person, m.acted = episode, true, true
 }
 
 // Told: the mirror told its operator of records [from, to): "dropped", "lost" (gone at the source before they were copied), "hole".
