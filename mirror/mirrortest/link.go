@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -83,7 +84,7 @@ func (l *Link) set(down linkState) {
 	}
 }
 
-// Delay has every request arrive later by d.
+// Delay has every request, and every reply, arrive later by d.
 func (l *Link) Delay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,6 +154,8 @@ type linkConn struct {
 	closed chan struct{}
 	once   sync.Once
 	lost   bool // something of it got lost; under link.mu
+
+	asked atomic.Bool // a request was sent since the last reply began
 }
 
 // Write sends one request: the client writes each in one call.
@@ -175,16 +178,26 @@ func (c *linkConn) Write(b []byte) (int, error) {
 	if late < f.Delay {
 		wait += time.Duration(how * float64(f.MaxDelay))
 	}
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-c.closed:
-			return 0, net.ErrClosed
-		}
+	c.asked.Store(true)
+	if !c.wait(wait) {
+		return 0, net.ErrClosed
 	}
 	return c.Conn.Write(b)
+}
+
+// wait is false if the connection was closed meanwhile.
+func (c *linkConn) wait(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.closed:
+		return false
+	}
 }
 
 // Read loses what arrives after the break.
@@ -192,10 +205,16 @@ func (c *linkConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
 		c.link.mu.Lock()
-		lost := c.lost
+		lost, delay := c.lost, c.link.delay
 		c.link.mu.Unlock()
-		if err != nil || !lost {
+		if err != nil {
 			return n, err
+		}
+		if c.asked.Swap(false) && !c.wait(delay) {
+			return 0, net.ErrClosed
+		}
+		if !lost {
+			return n, nil
 		}
 	}
 }

@@ -30,6 +30,7 @@ func (c *connection) metadata(ctx context.Context, r *request) (kmsg.Response, e
 			p := &t.Partitions[j]
 			if p.ErrorCode == 0 {
 				p.Leader, p.LeaderEpoch, p.ErrorCode = c.led(ctx, mirror.TopicPartition{Topic: *t.Topic, Partition: p.Partition})
+				p.Replicas, p.ISR = with(p.Replicas, p.Leader), with(p.ISR, p.Leader)
 			}
 		}
 	}
@@ -52,10 +53,19 @@ func (c *connection) describeTopicPartitions(ctx context.Context, r *request) (k
 			p := &t.Partitions[j]
 			if p.ErrorCode == 0 {
 				p.LeaderID, p.LeaderEpoch, p.ErrorCode = c.led(ctx, mirror.TopicPartition{Topic: *t.Topic, Partition: p.Partition})
+				p.Replicas, p.ISR = with(p.Replicas, p.LeaderID), with(p.ISR, p.LeaderID)
 			}
 		}
 	}
 	return resp, nil
+}
+
+// with are replicas of which the leader is one: kfake does not know where it is.
+func with(replicas []int32, leader int32) []int32 {
+	if leader < 0 || slices.Contains(replicas, leader) {
+		return replicas
+	}
+	return append([]int32{leader}, replicas[min(1, len(replicas)):]...)
 }
 
 // led is who leads a partition, under which epoch, and the code where that is nobody.
