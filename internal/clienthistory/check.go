@@ -198,15 +198,22 @@ func (p *topicPartition) place() {
 	for i := range p.turns {
 		t := &p.turns[i]
 		for _, n := range t.Aborted {
-			p.aborted[n] = i
+			p.abort(n, i)
 		}
 		for _, offset := range t.AbortedAt {
 			for _, w := range p.between(offset, offset+1) {
 				if w.Transaction != 0 && w.low <= i {
-					p.aborted[w.Transaction] = i
+					p.abort(w.Transaction, i)
 				}
 			}
 		}
+	}
+}
+
+// abort notes the first turn at which a transaction was aborted. A later one may name it again, when it takes the marker away too.
+func (p *topicPartition) abort(t Transaction, turn int) {
+	if _, ok := p.aborted[t]; !ok {
+		p.aborted[t] = turn
 	}
 }
 

@@ -100,7 +100,7 @@ func (c *checker) skipped(p *topicPartition, from, to int64, line int, s Span, r
 	var over []*write
 	for _, w := range p.between(from, to) {
 		there := w.surely() && (w.fate == committed || w.fate == aborted && !readCommitted) && w.low <= line && p.survives(w.offset, w.low, line)
-		if there && !p.excused(w, cluster, line, s.End) {
+		if there && !p.excused(w, cluster, max(line, p.at(s.End)), s.End) {
 			over = append(over, w)
 		}
 	}
