@@ -526,7 +526,7 @@ func (p *parsed) security(get func(string) string, no func(setting, problem, adv
 			no(name, "is about a listener that this node does not know", "its listeners are "+strings.ToLower(strings.Join(names[1:], ", ")))
 			continue
 		}
-		setting := rest[len(names[i])+1:]
+		setting := rest[len(strings.ToLower(names[i]))+1:] // a letter may be longer or shorter in small
 		if !ofConnection(setting) && !slices.Contains(kafkaconfig.ServerNames, setting) {
 			no(name, "is not known", "the closest known name is "+listenerPrefix+strings.ToLower(names[i])+"."+closest.Name(setting, kafkaconfig.ServerNames))
 			continue
