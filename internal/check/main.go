@@ -3,6 +3,7 @@
 //	go run ./internal/check            # all packages
 //	go run ./internal/check ./mirror   # some; only their test ids are compared
 //	go run ./internal/check -update    # all, and then testdata/tests.txt is rewritten
+//	go run ./internal/check -cover     # instead: the share of the pure packages' statements that their own tests run; exit 1 if one is below 95 %
 //
 // Lines that a passing test prints with one of the prefixes "seed:", "table:", "kafka:" are shown, a failed test's output is shown in full, and a skipped one's too.
 // The last line is "N passed, N failed, N skipped": the tests without sub-tests, sub-tests included.
@@ -26,8 +27,18 @@ import (
 func main() {
 	update := flag.Bool("update", false, "rewrite testdata/tests.txt after a run of all packages without a failure")
 	timeout := flag.String("timeout", "30m", "of one package, waiting for its turn on Kafka included")
+	coverage := flag.Bool("cover", false, "print which share of the pure packages' statements their own tests run")
 	flag.Parse()
-	green, err := check(os.Stdout, *update, *timeout, flag.Args())
+	var green bool
+	var err error
+	if *coverage {
+		var root, module string
+		if root, module, err = findModule(); err == nil {
+			green, err = cover(os.Stdout, root, module, covered, leastCoverage)
+		}
+	} else {
+		green, err = check(os.Stdout, *update, *timeout, flag.Args())
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "check:", err)
 	}

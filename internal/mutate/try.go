@@ -157,7 +157,7 @@ func (p *program) measure(ctx context.Context, what string) error {
 		err = fmt.Errorf("%s: without a mutant it is red already\n%s", what, e.output)
 	}
 	p.limit = 10*time.Second + 10*time.Since(began)
-	p.cpu = int(math.Ceil((2*time.Second + 5*e.cpu).Seconds()))
+	p.cpu = int(math.Ceil((time.Second + 3*e.cpu).Seconds()))
 	return err
 }
 
