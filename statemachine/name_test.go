@@ -2,6 +2,7 @@ package statemachine
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,6 +22,26 @@ func TestSpec1MirrorNames(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Name != name || refused.Reason == "" {
 			t.Errorf("%q: %v, want *MirrorNameError", name, err)
 		}
+	}
+}
+
+// TestSpec1EveryByteOfAMirrorName asks for each byte, at each end of a name.
+func TestSpec1EveryByteOfAMirrorName(t *testing.T) {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	for c := range 256 {
+		one := string([]byte{byte(c)})
+		for _, name := range []string{one + "x", "x" + one} {
+			err := CheckMirrorName(name)
+			if (err == nil) != strings.Contains(allowed, one) {
+				t.Errorf("%q: %v", name, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("holds the byte %q at position %d", one, strings.Index(name, one))) {
+				t.Errorf("%q: the error does not say where: %v", name, err)
+			}
+		}
+	}
+	if err := CheckMirrorName(strings.Repeat("n", 250)); err == nil || !strings.Contains(err.Error(), "is 250 bytes long, more than 249; choose another one") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -36,6 +36,50 @@ func TestParseLogin(t *testing.T) {
 	}
 }
 
+// TestQuotedTextIsReadAsJavaDoes: the escapes of java.io.StreamTokenizer. An octal one has three digits if the first is at most 3, else two; \8 and \9 are none.
+func TestQuotedTextIsReadAsJavaDoes(t *testing.T) {
+	for written, want := range map[string]string{
+		`\a\b\f\n\r\t\v`: "\a\b\f\n\r\t\v", `\\\"\'\x\8\9\/`: `\"'x89/`, `\0`: "\x00", `\7`: "\a", `\12`: "\n", `\60`: "0", `\067`: "7", `\101`: "A", `\377`: "ÿ", `\400`: " 0", `\777`: "?7",
+		`\3770`: "ÿ0", `\1013`: "A3", `\18`: "\x018", `\108`: "\b8", `\7a`: "\aa", `\3/`: "\x03/",
+	} {
+		l, err := ParseLogin(plainModule + ` required password="` + written + `";`)
+		if err != nil || l.Options["password"] != want {
+			t.Errorf("%s is read as %q, %v, want %q", written, l.Options["password"], err, want)
+		}
+	}
+}
+
+// TestTokensOfALogin: blanks are what is not above the blank, a word ends at any of = ; and the quotes, a comment at the end of its line.
+func TestTokensOfALogin(t *testing.T) {
+	for text, want := range map[string]map[string]string{
+		"\tx.Y\x01required\x1fa=!b;":                  {"a": "!b"},
+		"x.Y required a=b//c\n;":                      {"a": "b//c"},
+		"x.Y required // a=1;\r a=2;":                 {"a": "2"},
+		"x.Y required // a=1;\n a=2;":                 {"a": "2"},
+		"/**/x.Y /* π */ required /*a=1*/ a=2/*;":     {"a": "2/*"},
+		"x.Y required a='b\"c'd=\"e'f\";":             {"a": `b"c`, "d": "e'f"},
+		"x.Y required a=b/ c=/d;":                     {"a": "b/", "c": "/d"},
+		"x.Y required a=b; //":                        {"a": "b"},
+		"x.Y required a=b; /* the rest is silence */": {"a": "b"},
+	} {
+		l, err := ParseLogin(text)
+		if err != nil || !maps.Equal(l.Options, want) {
+			t.Errorf("%q is read as %q, %v, want %q", text, l.Options, err, want)
+		}
+	}
+	if _, err := ParseLogin("x.Y required\n/* a"); err == nil || !strings.Contains(err.Error(), "at character 14 a comment is not closed") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := ParseLogin("x.Y required a=b; /"); err == nil {
+		t.Error("a slash at the end is accepted")
+	}
+	for _, text := range []string{"x.Y required a='b\rc';", "x.Y required a='b\nc';"} {
+		if _, err := ParseLogin(text); err == nil {
+			t.Errorf("%q: a quote goes on in the next line", text)
+		}
+	}
+}
+
 func TestParseLoginSaysWhere(t *testing.T) {
 	const p = "a.B"
 	for _, c := range []struct{ text, says string }{
