@@ -535,16 +535,16 @@ func (w *world) bytes() []byte {
 	return b
 }
 
-func TestFollowersEndUpWithTheLog(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		w := newWorld(func(what string, n int) int { return rapid.IntRange(0, n-1).Draw(r, what) })
-		if err := w.run(150); err != nil {
-			for _, step := range w.steps {
-				r.Log(step)
-			}
-			r.Fatal(err)
+func TestFollowersEndUpWithTheLog(t *testing.T) { rapid.Check(t, followersEndUpWithTheLog) }
+
+func followersEndUpWithTheLog(r *rapid.T) {
+	w := newWorld(func(what string, n int) int { return rapid.IntRange(0, n-1).Draw(r, what) })
+	if err := w.run(150); err != nil {
+		for _, step := range w.steps {
+			r.Log(step)
 		}
-	})
+		r.Fatal(err)
+	}
 }
 
 // seeded runs the model from seeds until it says no.
