@@ -1,17 +1,72 @@
-// Package mirrortest runs a failover and a failback in a service's own go test, in milliseconds: two clusters that speak the Kafka protocol on ports of this machine, and
-// a mirror between them. The service under test knows nothing of it. It gets addresses for its bootstrap.servers, and uses the client that it has.
+// Package mirrortest runs a failover and a failback in a service's own go test, in tenths of a second: two clusters that speak the Kafka protocol on ports of this machine, and a real mirror
+// between them. The service under test knows nothing of it. It gets addresses for its bootstrap.servers, and uses the client that it has: any Kafka client.
+//
+// # Words
+//
+//	primary, standby   the cluster that clients begin at, and the one that has the copy
+//	link               the network between them, which the mirror uses and clients do not
+//	failover           the standby is made writable from what it has; clients are to be moved there
+//	return             the old primary becomes a copy of the standby; what only it had is given up
+//	home               the primary is opened again without loss, and the standby is its copy as in the beginning
+//	failback           return and home
+//	not copied         what the primary took and the standby never got; known here, because the harness sees both sides
+//	given up           what was cut at a return, after consent to exactly that
+//
+// # A service's test
 //
 //	func TestServiceSurvivesAFailover(t *testing.T) {
 //		dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 3}})
-//		svc := service.New(dr.Primary().Addresses())
-//		… // the service works
-//		dr.KillPrimary()
+//		svc := myservice.Start(t, dr.Primary().Addresses())
+//		svc.Work(t)
+//		dr.AwaitCaughtUp()     // leave it out, and the tail is lost
+//		svc.Stop(t)
+//		dr.KillPrimary()       // leave it out, and the old primary lives on, with whoever still writes there
 //		over := dr.Failover()
-//		svc = service.New(dr.Standby().Addresses())
-//		… // does it go on? over.NotCopied has what the standby never got
+//		svc = myservice.Start(t, dr.Standby().Addresses())
+//		svc.Work(t)
+//		for _, r := range over.NotCopied {
+//			t.Logf("the standby never got %s", r.Value)
+//		}
+//		svc.Stop(t)
 //		back := dr.Failback()
-//		svc = service.New(dr.Primary().Addresses())
-//		… // back.Return.GivenUp has what the old primary gave up
-//		dr.Verify()
+//		for _, r := range back.Return.GivenUp {
+//			t.Logf("the old primary gave up %s", r.Value)
+//		}
+//		svc = myservice.Start(t, dr.Primary().Addresses())
+//		svc.Work(t)
+//		dr.Verify()            // both clusters have the same bytes
 //	}
+//
+// Start, the other methods of DR, and Verify fail the test when something does not come true within Config.Bound. Failover, Return and Home have a plan, the mirror's own report, and
+// the records in question as data. Any number of failovers and failbacks follow each other; any number of harnesses run beside each other (t.Parallel). Nothing is left behind: no
+// goroutine, no port, no file.
+//
+// What goes wrong: KillPrimary; Link.Cut, BlackHole, Delay and Heal; Config.Faults for what goes wrong by itself; and everything that Cluster.Memory offers: elections, unclean ones,
+// retention, recreated topics, stopped brokers. Run gives the harness to an Example or a program.
+//
+// # What is as in Kafka
+//
+//   - Produce (plain, idempotent, in transactions of both versions, every codec), Fetch (both isolation levels), ListOffsets, OffsetForLeaderEpoch, DeleteRecords and what is asked about
+//     producers and transactions are answered from mirror/memlog, which keeps batches byte for byte, with offsets, leader epochs and markers.
+//   - Groups, classic ones and those of KIP-848, their offsets, settings of topics and access rules are kfake's (github.com/twmb/franz-go/pkg/kfake). Offsets of transactions (KIP-447) become
+//     the group's with the COMMIT.
+//   - The mirror is the real one, package mirror with mirror/kafkasource, over sockets. Groups, settings and rules follow as they do between real clusters; a group that has members at the
+//     standby is left where it is there.
+//   - A topic has another id at the other cluster, so a client that holds to ids (franz-go) has to be made anew for the other cluster (docs/clients.md).
+//   - While a topic is a copy its producers get POLICY_VIOLATION at once. Consumers may read the copy, as where the node has a listener for clients.
+//   - After a failover an open transaction of the source is aborted, and producer ids of the source are none that the standby gives out.
+//
+// # What is not
+//
+//   - A killed cluster turns clients away instead of refusing the connection, its members are gone from their groups at once, and it keeps its ports and all that was acknowledged.
+//   - One replica, no quotas, no TLS, no SASL, no access rules that refuse; retention and compaction happen only when Memory is told to; settings of topics change nothing.
+//   - Share groups work as kfake has them on its own empty logs: not at all. __consumer_offsets and the mirror's own topics are not topics here: what a mirror recorded is read in memory.
+//   - A fetch waits 50 ms at most. The mirror looks at groups and topics every 20 ms.
+//   - A client that is closed while its cluster is dead may wait for it (franz-go in a group: 40 s). Close it before KillPrimary, or do not wait for it.
+//
+// # Seeds
+//
+// The seed decides what Faults do to the n-th request of the k-th connection, and the mirror's jitter. A test that fails prints it; CLUSTERMIRROR_SEED=N plays the same faults again. It does
+// not decide how goroutines and clients take turns: the same seed brings the same faults, not the same run. Where the order of everything has to be played again, this module has a
+// simulator for itself (internal/simulator), without sockets.
 package mirrortest

@@ -54,7 +54,7 @@ func (s *source) MirrorsOf(ctx context.Context, partitions []mirror.TopicPartiti
 const (
 	callBound     = 2 * time.Second // of one call
 	fetchWait     = 5 * time.Millisecond
-	refresh       = 10 * time.Millisecond // groups, settings and topics are looked at so often
+	refresh       = 20 * time.Millisecond // groups, settings and topics are looked at so often
 	fetchBackoff  = 2 * time.Millisecond
 	retryInitial  = 2 * time.Millisecond
 	retryMax      = 50 * time.Millisecond
