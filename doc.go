@@ -171,6 +171,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/simulator                 disaster recovery in one goroutine: the core in a second shell, an adversary, a model that judges
 	internal/simulator/simulate        plays seeds and scripts
 	internal/simulator/model    pure   what a mirror may do, from the specification alone
+	internal/chaos                     a mirror's process and real brokers under faults
 	internal/long                      the long forms of tests, by the hour
 	examples/quickstart                the whole story in one command
 	examples/custombroker              a broker on plain files, with mirrors

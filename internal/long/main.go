@@ -6,14 +6,14 @@
 //
 // The parts and the commands that they run:
 //
-//	sim      the simulator, seed after seed               go run ./internal/simulator/simulate -from SEED -seeds 2000
-//	chaos    faults against real Apache Kafka             go test ./internal/chaos -run TestChaos -chaos.for TIME -chaos.seed SEED
-//	fuzz     each fuzzer of the module in turn            go test PACKAGE -run ^$ -fuzz ^NAME$ -fuzztime TIME
-//	mutants  generated mutants of the pure packages       go run ./internal/mutate
+//	sim      the simulator, seed after seed               go run ./internal/simulator/simulate -from SEED -seeds 0 -for TIME
+//	chaos    faults against real Apache Kafka             go test ./internal/chaos -run ^TestChaos$ -chaos.for TIME -chaos.seed SEED
+//	fuzz     the module's fuzz targets in turn            go run ./internal/fuzzrun -for TIME
+//	mutants  generated mutants of the pure packages       go run ./internal/mutate -for TIME
 //	bugs     known bugs put back, for the simulator       go run ./internal/simulator/seeded
 //
-// mutants and bugs are done when they are done: the time bounds them only. A part whose command is not in this module fails. Output is shown as it comes. The last lines, one for
-// each part, are rows for the table of long runs in docs/track-record.md. The exit status is 1 when a part failed. Ctrl-C ends what was started, then prints the rows so far.
+// bugs is done when it is done: the time bounds it only. Output is shown as it comes. The last lines, one for each part, are rows for the table of long runs in
+// docs/track-record.md. The exit status is 1 when a part failed. Ctrl-C ends what was started, then prints the rows so far.
 package main
 
 import (

@@ -35,8 +35,6 @@ const kept = 200
 // graceful is how long an interrupted command has for its own end, before it is killed.
 const graceful = 20 * time.Second
 
-func (r *run) left() time.Duration { return r.long - time.Since(r.began) }
-
 // command runs one command and shows its output while it comes.
 func (r *run) command(ctx context.Context, name string, args ...string) error {
 	if err := isCommand(args); err != nil {
@@ -105,10 +103,7 @@ func (r *run) add(line string) {
 }
 
 // sum adds the figures of the last line that contains mark.
-func (r *run) sum(ctx context.Context, mark string) {
-	if ctx.Err() != nil {
-		return
-	}
+func (r *run) sum(mark string) {
 	for i := len(r.lines) - 1; i >= 0; i-- {
 		if strings.Contains(r.lines[i], mark) {
 			r.add(r.lines[i])
@@ -125,17 +120,6 @@ func (r *run) last() {
 			return
 		}
 	}
-}
-
-// lastNumber is the newest number that a pattern finds.
-func lastNumber(pattern *regexp.Regexp, lines []string) int {
-	for i := len(lines) - 1; i >= 0; i-- {
-		if m := pattern.FindStringSubmatch(lines[i]); m != nil {
-			n, _ := strconv.Atoi(m[1])
-			return n
-		}
-	}
-	return 0
 }
 
 // row is a row of the table of long runs: part, date, duration, figures, command.

@@ -19,7 +19,7 @@ func TestFiguresAreSummed(t *testing.T) {
 		if err := r.command(t.Context(), "sh", "-c", "echo first; echo '"+line+"'; echo last"); err != nil {
 			t.Fatal(err)
 		}
-		r.sum(t.Context(), "violations:")
+		r.sum("violations:")
 	}
 	if row := r.row(nil); !strings.Contains(row, "| simulated hours: 3.5, faults: 10, violations: 1 |") || !strings.HasPrefix(row, "| sim |") {
 		t.Errorf("the row is %s", row)
@@ -75,30 +75,6 @@ func TestTimeBoundsAPart(t *testing.T) {
 	r := &run{name: "mutants", long: 50 * time.Millisecond, out: new(bytes.Buffer), began: time.Now()}
 	if err := r.bounded(t.Context(), "sleep", "600"); err == nil || !strings.Contains(err.Error(), "the time was over") {
 		t.Errorf("it ended with %v", err)
-	}
-}
-
-// TestFuzzersAreFound: by their functions, in test files only, and not in testdata.
-func TestFuzzersAreFound(t *testing.T) {
-	root := t.TempDir()
-	t.Chdir(root)
-	for name, text := range map[string]string{
-		"a/one_test.go":          "package a\n\nfunc FuzzOne(f *testing.F) {\n}\nfunc FuzzTwo(f *testing.F) {}\n",
-		"a/one.go":               "package a\n\nfunc FuzzNot() {}\n",
-		"a/testdata/not_test.go": "package a\n\nfunc FuzzNot() {}\n",
-		"b/c/three_test.go":      "package c\n\nfunc FuzzThree(f *testing.F) {}\n",
-	} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	found, err := findFuzzers(".")
-	want := []fuzzer{{"./a", "FuzzOne"}, {"./a", "FuzzTwo"}, {"./b/c", "FuzzThree"}}
-	if err != nil || len(found) != 3 || found[0] != want[0] || found[1] != want[1] || found[2] != want[2] {
-		t.Errorf("found %v, error %v; want %v", found, err, want)
 	}
 }
 

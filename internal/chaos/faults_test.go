@@ -1,0 +1,541 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/clienthistory"
+	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/proxy"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// fault is one kind of trouble. It ends when the trouble is over and its effect was shown; the mirror has to catch up afterwards in any case.
+type fault struct {
+	kind string
+	do   func(w *world)
+}
+
+// faults is the fixed list. The seed gives the order.
+var faults = []fault{
+	{"broker killed", (*world).killBroker},
+	{"broker held up", (*world).holdBroker},
+	{"mirror killed", (*world).killMirror},
+	{"mirror taken over", (*world).takeOver},
+	{"mirror restarted", (*world).restartMirror},
+	{"network cut", (*world).cutNetwork},
+	{"network half open", (*world).halfOpen},
+	{"network black hole", (*world).blackHole},
+	{"network slow", (*world).slowNetwork},
+	{"rolling restart", (*world).rollingRestart},
+	{"unclean election", (*world).uncleanElection},
+	{"leaders moved", (*world).moveLeaders},
+	{"records deleted", (*world).deleteRecords},
+	{"retention", (*world).retention},
+	{"topic recreated", (*world).recreate},
+	{"disk full", (*world).fillDisk},
+	{"mirror paused", (*world).pauseMirror},
+	{"partitions grown", (*world).growPartitions},
+}
+
+// midst is called in the middle of a fault: now and then the mirror is killed there too.
+func (w *world) midst() {
+	w.t.Helper()
+	if w.rng.IntN(3) > 0 {
+		return
+	}
+	w.deep++
+	w.killMirror()
+}
+
+// aBroker is one that may be taken away: node 1 is the only controller.
+func (w *world) aBroker() int32 { return 2 + w.rng.Int32N(2) }
+
+// led is a partition that a broker leads.
+func (w *world) led(broker int32) (string, int32, kafkatest.Partition) {
+	w.t.Helper()
+	for _, topic := range []string{plain, orders, payments} {
+		for p := range w.load.partitions[topic].Load() {
+			if d := w.c.Describe(topic, p); d.Leader == broker {
+				return topic, p, d
+			}
+		}
+	}
+	return plain, 0, w.c.MoveLeader(plain, 0, broker)
+}
+
+// succeeded waits until another broker leads a partition under a higher epoch.
+func (w *world) succeeded(topic string, partition int32, was kafkatest.Partition) kafkatest.Partition {
+	w.t.Helper()
+	return w.c.WaitPartition(topic, partition, fmt.Sprintf("a leader after broker %d", was.Leader), func(p kafkatest.Partition) bool {
+		return p.Leader >= 0 && p.Leader != was.Leader && p.LeaderEpoch > was.LeaderEpoch
+	})
+}
+
+func (w *world) killBroker() {
+	w.whole()
+	id := w.aBroker()
+	topic, p, was := w.led(id)
+	w.c.Kill(id)
+	now := w.succeeded(topic, p, was)
+	w.midst()
+	w.show("broker killed", "kill -9 of broker %d; broker %d leads %s-%d, leader epoch %d → %d", id, now.Leader, topic, p, was.LeaderEpoch, now.LeaderEpoch)
+	w.c.StartBroker(id)
+	w.whole()
+}
+
+func (w *world) holdBroker() {
+	w.whole()
+	id := w.aBroker()
+	topic, p, was := w.led(id)
+	w.c.Pause(id)
+	now := w.succeeded(topic, p, was)
+	w.midst()
+	w.c.Resume(id)
+	w.show("broker held up", "SIGSTOP of broker %d; broker %d leads %s-%d, leader epoch %d → %d", id, now.Leader, topic, p, was.LeaderEpoch, now.LeaderEpoch)
+	w.whole()
+}
+
+func (w *world) rollingRestart() {
+	w.whole()
+	var shown []string
+	for _, id := range []int32{2, 3, 1} {
+		topic, p, was := w.led(id)
+		before := strings.Count(w.c.Log(id), "Kafka Server started")
+		w.c.Stop(id)
+		w.c.StartBroker(id)
+		eventually(w.t, fmt.Sprintf("broker %d says that it started once more", id), func() (bool, string) {
+			n := strings.Count(w.c.Log(id), "Kafka Server started")
+			return n == before+1, fmt.Sprintf("%d times, before its restart %d", n, before)
+		})
+		now := w.c.Describe(topic, p)
+		if now.LeaderEpoch <= was.LeaderEpoch {
+			w.t.Fatalf("%s-%d is led under epoch %d after the restart of its leader, %d before", topic, p, now.LeaderEpoch, was.LeaderEpoch)
+		}
+		shown = append(shown, fmt.Sprintf("broker %d (%s-%d: epoch %d → %d)", id, topic, p, was.LeaderEpoch, now.LeaderEpoch))
+		w.whole()
+	}
+	w.show("rolling restart", "%s", strings.Join(shown, ", "))
+}
+
+func (w *world) killMirror() {
+	before := w.one(orders, 0).End
+	if err := w.m.kill(); err != nil {
+		w.t.Fatal(err)
+	}
+	left, err := readCopy(w.m.Dir, orders, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.startMirror()
+	w.show("mirror killed", "kill -9 when orders-0 was copied up to %d; %d bytes were left on disk", before, len(left.log))
+	eventually(w.t, "the copy is there again", func() (bool, string) {
+		p := w.one(orders, 0)
+		return p.State == statemachine.Mirroring && p.End >= before, fmt.Sprintf("it ends at %d, and ended at %d; %s", p.End, before, w.words())
+	})
+	now, err := readCopy(w.m.Dir, orders, 0)
+	whole, _, cutErr := cut(left.log)
+	kept := 0
+	for _, p := range whole {
+		kept += len(p.raw)
+	}
+	if err != nil || cutErr != nil || !bytes.HasPrefix(now.log, left.log[:kept]) {
+		w.found = append(w.found, finding{"bytes", orders + "-0", fmt.Sprintf("the copy does not begin with the %d bytes that a killed process had left: %v, %v", kept, err, cutErr)})
+	}
+}
+
+func (w *world) restartMirror() {
+	before := w.m.cmd.Process.Pid
+	if err := w.m.close(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.startMirror()
+	w.show("mirror restarted", "closed in order, process %d → %d", before, w.m.cmd.Process.Pid)
+}
+
+// sums are the checksums of the data files of a copy, by path.
+func sums(dir string) (map[string][sha256.Size]byte, error) {
+	all := map[string][sha256.Size]byte{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), "data-") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[path] = sha256.Sum256(b)
+		return err
+	})
+	return all, err
+}
+
+// takeOver holds a mirror's process up for longer than its lease. Another one takes over under its name, on a copy of its disk, and the first one has to see that and change nothing.
+func (w *world) takeOver() {
+	const lease = 9 * time.Second // three heartbeats of three seconds
+	first := w.m
+	first.hold()
+	held := time.Now()
+	w.disks++
+	if err := os.CopyFS(filepath.Join(w.folder, fmt.Sprintf("copy-%d", w.disks)), os.DirFS(first.Dir)); err != nil {
+		w.t.Fatal(err)
+	}
+	before, err := sums(first.Dir)
+	if err != nil || len(before) == 0 {
+		w.t.Fatalf("%d data files: %v", len(before), err)
+	}
+	w.startMirror()
+	w.inStep()
+	w.midst()
+	eventually(w.t, "the first process was held up for longer than its lease", func() (bool, string) { return time.Since(held) > lease+500*time.Millisecond, "" })
+	stood := first.kernelState()
+	first.release()
+	took := time.Since(held)
+	var says string
+	eventually(w.t, "the first process says that it is fenced", func() (bool, string) {
+		says = first.do(order{Do: "status"}).Fenced
+		return says != "", ""
+	})
+	w.inStep()
+	if err := first.close(); err != nil {
+		w.t.Logf("%s closed with: %v", first.name, err) // it was fenced
+	}
+	after, err := sums(first.Dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for path, sum := range after {
+		if before[path] != sum {
+			w.found = append(w.found, finding{"gate", path, fmt.Sprintf("a process that was held up for %v has changed its copy when it went on", took)})
+		}
+	}
+	if stood != "T" {
+		w.t.Fatalf("%s was not held up to the end, the kernel says %q", first.name, stood)
+	}
+	w.show("mirror taken over", "held up for %v; %s has gone on; the first one: %s; its %d files are what they were", took.Round(time.Millisecond), w.m.name, says, len(after))
+	if len(w.found) == 0 {
+		os.RemoveAll(first.Dir)
+	}
+}
+
+// troubled waits until the mirror says that it cannot reach the source: as a whole, or for a partition.
+func (w *world) troubled(n int) told {
+	w.t.Helper()
+	return w.told(n, "of trouble with the source", func(e told) bool {
+		return e.Kind == "SourceTrouble" && !strings.HasSuffix(e.Text, "answers again") || e.Kind == "RetryScheduled" && strings.Contains(e.Text, "source")
+	})
+}
+
+func (w *world) cutNetwork() {
+	n, broken := len(w.events()), 0
+	for _, id := range w.c.Brokers() {
+		w.c.Proxy(id).SetLink(proxy.Link{Refuse: true})
+		broken += w.c.Proxy(id).Reset()
+	}
+	if broken == 0 {
+		w.t.Fatal("no connection was cut")
+	}
+	e := w.troubled(n)
+	w.midst()
+	for _, id := range w.c.Brokers() {
+		w.c.Proxy(id).SetLink(proxy.Link{})
+	}
+	w.show("network cut", "%d connections reset; %s", broken, e.Text)
+}
+
+// aSource is a broker that the mirror fetches from.
+func (w *world) aSource() int32 {
+	w.t.Helper()
+	return w.c.WaitPartition(plain, w.rng.Int32N(3), "a leader", func(p kafkatest.Partition) bool { return p.Leader >= 0 }).Leader
+}
+
+func (w *world) halfOpen() {
+	id := w.aSource()
+	n := len(w.events())
+	p := w.c.Proxy(id)
+	broken := p.HalfOpen()
+	if broken == 0 {
+		w.t.Fatal("no connection was up")
+	}
+	e := w.troubled(n)
+	w.show("network half open", "%d connections to broker %d lost their other end; %s", broken, id, e.Text)
+}
+
+func (w *world) blackHole() {
+	id := w.aSource()
+	n := len(w.events())
+	p := w.c.Proxy(id)
+	p.SetLink(proxy.Link{BlackHole: true})
+	passed := func() (sum int64) {
+		for _, c := range p.Connections() {
+			sum += c.ToClient
+		}
+		return sum
+	}
+	began := passed()
+	e := w.troubled(n)
+	w.midst()
+	if more := passed() - began; more > 64<<10 { // what was being written when it began
+		w.t.Fatalf("%d bytes came through the black hole", more)
+	}
+	p.SetLink(proxy.Link{})
+	w.show("network black hole", "broker %d: %d connections up; %s", id, len(p.Connections()), e.Text)
+}
+
+func (w *world) slowNetwork() {
+	const delay = 250 * time.Millisecond
+	for _, id := range w.c.Brokers() {
+		w.c.Proxy(id).SetLink(proxy.Link{Delay: delay})
+	}
+	cl := w.c.Client()
+	var took time.Duration
+	ctx, stop := context.WithTimeout(w.t.Context(), bound)
+	defer stop()
+	for range 3 {
+		began := time.Now()
+		if err := cl.Ping(ctx); err != nil {
+			w.t.Fatal(err)
+		}
+		took = time.Since(began)
+	}
+	cl.Close()
+	w.inStep()
+	for _, id := range w.c.Brokers() {
+		w.c.Proxy(id).SetLink(proxy.Link{})
+	}
+	if took < 2*delay {
+		w.t.Fatalf("an answer came after %v, the network holds each way back for %v", took, delay)
+	}
+	w.show("network slow", "an answer takes %v", took.Round(time.Millisecond))
+}
+
+// uncleanElection: broker 3 falls behind, broker 2 writes on alone and dies, broker 3 is elected. What only broker 2 had is lost at the source, and the copy has to follow.
+func (w *world) uncleanElection() {
+	w.whole()
+	w.c.MoveLeader(frail, 0, 2)
+	n := len(w.events())
+	w.c.Pause(3)
+	w.c.WaitPartition(frail, 0, "broker 2 alone in sync", func(p kafkatest.Partition) bool { return p.Leader == 2 && len(p.ISR) == 1 })
+	behind := w.one(frail, 0).End
+	eventually(w.t, "the copy has records that only broker 2 has", func() (bool, string) { return w.one(frail, 0).End >= behind+10, w.words() })
+	was := w.c.Describe(frail, 0)
+	w.c.Kill(2)
+	tail := w.one(frail, 0).End
+	old, _, err := cut(w.c.SegmentBytes(frail, 0, 2))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.midst()
+	at := w.load.now()
+	w.c.Resume(3)
+	now := w.c.WaitPartition(frail, 0, "broker 3 leads", func(p kafkatest.Partition) bool { return p.Leader == 3 && p.LeaderEpoch > was.LeaderEpoch })
+	turn := int64(-1)
+	eventually(w.t, "the new leader has written", func() (bool, string) {
+		log, _, err := cut(w.c.SegmentBytes(frail, 0, 3))
+		i := slices.IndexFunc(log, func(p piece) bool { return p.epoch > was.LeaderEpoch })
+		if i >= 0 {
+			turn = log[i].base
+		}
+		return i >= 0, fmt.Sprint(err)
+	})
+	end := old[len(old)-1].next
+	if turn >= end || turn >= tail {
+		w.t.Fatalf("the election has lost nothing: broker 3 goes on at %d, broker 2 ended at %d, the copy at %d", turn, end, tail)
+	}
+	lost := clienthistory.Range{From: turn, To: end}
+	w.mayDrop[frail] = append(w.mayDrop[frail], lost)
+	w.load.note(func(h *clienthistory.History) {
+		h.Turns = append(h.Turns, clienthistory.Turn{At: at, Partition: clienthistory.Partition{Topic: frail}, From: source, To: source, Offset: turn, Lost: lost})
+	})
+	e := w.told(n, fmt.Sprintf("that [%d, %d) of frail was dropped", turn, tail), func(e told) bool {
+		return e.Kind == "RecordsDropped" && e.Topic == frail && e.From == turn && e.To >= tail
+	})
+	w.c.StartBroker(2)
+	w.whole()
+	w.show("unclean election", "frail-0: broker 2 → 3, leader epoch %d → %d, broker 2's [%d, %d) is lost; %s", was.LeaderEpoch, now.LeaderEpoch, turn, end, e.Text)
+}
+
+func (w *world) moveLeaders() {
+	w.whole()
+	var shown []string
+	for range 3 {
+		topic := []string{plain, orders, payments}[w.rng.IntN(3)]
+		p := w.rng.Int32N(w.load.partitions[topic].Load())
+		was := w.c.Describe(topic, p)
+		to := was.Leader%3 + 1
+		now := w.c.MoveLeader(topic, p, to)
+		if now.LeaderEpoch <= was.LeaderEpoch {
+			w.t.Fatalf("%s-%d: leader epoch %d after the move, %d before", topic, p, now.LeaderEpoch, was.LeaderEpoch)
+		}
+		shown = append(shown, fmt.Sprintf("%s-%d: broker %d → %d, epoch %d → %d", topic, p, was.Leader, to, was.LeaderEpoch, now.LeaderEpoch))
+	}
+	w.show("leaders moved", "%s", strings.Join(shown, "; "))
+}
+
+func (w *world) deleteRecords() {
+	at := clienthistory.Partition{Topic: payments, Partition: w.rng.Int32N(2)}
+	w.inStep()
+	start, end := w.mustOffsets(true)[at], w.mustOffsets(false)[at]
+	to := end - 5
+	if to <= start {
+		eventually(w.t, "there is something to delete", func() (bool, string) {
+			to = w.mustOffsets(false)[at] - 5
+			return to > start, fmt.Sprintf("%v ends at %d", at, to+5)
+		})
+	}
+	w.deleted[at] = to
+	w.c.DeleteRecords(at.Topic, at.Partition, to)
+	if now := w.mustOffsets(true)[at]; now != to {
+		w.t.Fatalf("%v starts at %d, DeleteRecords said %d", at, now, to)
+	}
+	eventually(w.t, "the copy follows the source's start", func() (bool, string) { return w.one(at.Topic, at.Partition).Start >= to, w.words() })
+	w.show("records deleted", "%v starts at %d, before at %d, and so does the copy", at, to, start)
+}
+
+func (w *world) retention() {
+	at := clienthistory.Partition{Topic: short}
+	was := w.mustOffsets(true)[at]
+	var now int64
+	eventually(w.t, "retention removes records of short", func() (bool, string) {
+		now = w.mustOffsets(true)[at]
+		return now > was, fmt.Sprintf("it starts at %d", now)
+	})
+	eventually(w.t, "the copy follows retention", func() (bool, string) { return w.one(short, 0).Start >= now, w.words() })
+	w.show("retention", "short-0 starts at %d, before at %d, and so does the copy", now, was)
+}
+
+func (w *world) recreate() {
+	w.inStep()
+	w.endReborn()
+	ctx, stop := context.WithTimeout(w.t.Context(), bound)
+	defer stop()
+	listed, err := w.c.Admin().ListTopics(ctx, reborn)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	first := listed[reborn].ID
+	if _, err := w.c.Admin().DeleteTopic(ctx, reborn); err != nil {
+		w.t.Fatal(err)
+	}
+	w.midst()
+	eventually(w.t, "the topic is gone", func() (bool, string) {
+		listed, err := w.c.Admin().ListTopics(ctx)
+		return err == nil && !listed.Has(reborn), fmt.Sprint(err)
+	})
+	id := w.c.CreateTopic(kafkatest.Topic{Name: reborn, Replication: 3, Configs: map[string]string{"min.insync.replicas": "2"}})
+	if id == first {
+		w.t.Fatalf("the new topic has the old one's id %x", id)
+	}
+	w.bear()
+	n := len(w.events())
+	var reason string
+	eventually(w.t, "the mirror refuses the new topic", func() (bool, string) {
+		p := w.one(reborn, 0)
+		reason = p.Reason
+		return p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable && p.NeedsConsent != nil, w.words()
+	})
+	w.mayDrop[reborn] = []clienthistory.Range{clienthistory.Above(0)} // by the operator's consent
+	consents := w.m.do(order{Do: "startover", Topic: reborn}).Text
+	e := w.told(n, "that reborn was dropped", func(e told) bool { return e.Kind == "RecordsDropped" && e.Topic == reborn })
+	w.show("topic recreated", "id %x → %x; FAILED: %s; started over with %s; %s", first[:4], id[:4], reason, consents, e.Text)
+}
+
+func (w *world) fillDisk() {
+	n := len(w.events())
+	largest := int64(0)
+	err := filepath.WalkDir(w.m.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(d.Name(), "data-") {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				largest = max(largest, info.Size())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.m.do(order{Do: "limit", Bytes: uint64(largest + 1000)})
+	var at string
+	eventually(w.t, "the copy's disk is full", func() (bool, string) {
+		for key, p := range w.status() {
+			if strings.Contains(p.Reason, "file too large") {
+				at = fmt.Sprintf("%v: %s", key, p.Reason)
+				return true, ""
+			}
+		}
+		for _, e := range w.events()[n:] {
+			if strings.Contains(e.Text, "file too large") {
+				at = e.Text
+				return true, ""
+			}
+		}
+		return false, w.words()
+	})
+	killed := w.deep
+	w.midst()
+	if killed == w.deep {
+		w.m.do(order{Do: "limit"})
+	}
+	w.show("disk full", "no file may have more than %d bytes; %s", largest+1000, at)
+}
+
+func (w *world) pauseMirror() {
+	n := len(w.events())
+	topics := []string{short, plain}
+	w.m.do(order{Do: "pause", Topics: topics})
+	eventually(w.t, "short and plain are paused", func() (bool, string) {
+		for at, p := range w.status() {
+			if slices.Contains(topics, at.Topic) && p.State != statemachine.Paused {
+				return false, w.words()
+			}
+		}
+		return true, ""
+	})
+	end := w.one(short, 0).End
+	w.midst()
+	eventually(w.t, "retention has overtaken the mirror", func() (bool, string) {
+		start := w.mustOffsets(true)[clienthistory.Partition{Topic: short}]
+		return start > end, fmt.Sprintf("the source starts at %d, the copy ends at %d", start, end)
+	})
+	if now := w.one(short, 0).End; now != end {
+		w.t.Fatalf("short-0 was paused at %d and is at %d", end, now)
+	}
+	w.m.do(order{Do: "resume", Topics: topics})
+	e := w.told(n, "what retention took from it", func(e told) bool { return e.Kind == "RecordsLost" && e.Topic == short && e.From == end })
+	w.show("mirror paused", "short-0 stood at %d; %s", end, e.Text)
+}
+
+func (w *world) growPartitions() {
+	l := w.load
+	n := l.partitions[plain].Load()
+	if n >= 9 {
+		w.moveLeaders() // it has grown enough
+		return
+	}
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	req.TimeoutMillis = 10_000
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = plain, n+1
+	req.Topics = append(req.Topics, rt)
+	ctx, stop := context.WithTimeout(w.t.Context(), bound)
+	defer stop()
+	resp, err := req.RequestWith(ctx, w.c.AdminClient())
+	if err != nil || len(resp.Topics) != 1 || resp.Topics[0].ErrorCode != 0 {
+		w.t.Fatalf("%v, %+v", err, resp)
+	}
+	w.c.WaitPartition(plain, n, "a leader", func(p kafkatest.Partition) bool { return p.Leader >= 0 && len(p.ISR) == 3 })
+	l.partitions[plain].Store(n + 1)
+	eventually(w.t, "the new partition is mirrored", func() (bool, string) {
+		p := w.one(plain, n)
+		return p.State == statemachine.Mirroring && p.End > 0, w.words()
+	})
+	w.show("partitions grown", "plain has %d, before %d, and the copy too", n+1, n)
+}
