@@ -135,6 +135,37 @@ var stories = []struct {
 		b.turned("B", "A", 3, Above(3))
 		b.log("A", p0, 3, 1, 0, 4, 2)
 	}},
+	{"a cluster leads again, and nobody said what it gave up", LostWrite, func(b *book, wrong bool) {
+		b.wrote("A", p0, 1, 0)
+		b.turned("A", "B", 1, Above(1))
+		b.wrote("A", p0, 2, 1)
+		b.wrote("B", p0, 3, 2)
+		if !wrong {
+			b.rejoined("A", Range{1, 2})
+		}
+		b.turned("B", "A", 3, Above(3))
+		b.wrote("A", p0, 4, 4)
+		b.log("A", p0, 5, 1, 0, 3, 2, 4, 4)
+	}},
+	{"an unclean election loses what nobody named", LostWrite, func(b *book, wrong bool) {
+		b.wrote("A", p0, 1, 0)
+		b.wrote("A", p0, 2, 1)
+		lost := Range{1, 2}
+		if wrong {
+			lost = Range{2, 3}
+		}
+		b.turned("A", "A", 1, lost)
+		b.wrote("A", p0, 3, 1)
+		b.log("A", p0, 2, 1, 0, 3, 1)
+	}},
+	{"a reader of uncommitted records is not given one of an aborted transaction", PollSkip, func(b *book, wrong bool) {
+		b.wrote("A", p0, 1, 0)
+		b.inTransaction("A", p0, 2, 1, 7)
+		b.ended(7, false, OK)
+		b.wrote("A", p0, 3, 3)
+		b.polled("c", "A", p0, 1, 0, 3, 3)
+		b.h.Polls[0].Committed = !wrong
+	}},
 	{"retention takes records, and somebody else does", LostWrite, func(b *book, wrong bool) {
 		b.wrote("A", p0, 1, 0)
 		b.wrote("A", p0, 2, 1)
@@ -390,12 +421,21 @@ func TestHistoriesOfClientsAreMerged(t *testing.T) {
 	var a, b book
 	a.wrote("A", p0, 1, 0)
 	a.turned("A", "B", 1, Above(1))
+	a.polled("c", "A", p0, 1, 0)
+	a.committed("g", "A", 1)
 	b.now = 10
+	b.rejoined("A", Range{1, 1})
+	b.sought("d", "B", "", 1)
+	b.polled("d", "B", p0, 2, 1)
+	b.committed("g", "B", 2)
+	b.inTransaction("B", p0, 3, 2, 7)
+	b.ended(7, false, OK)
+	b.h.Gone = append(b.h.Gone, Gone{At: b.at(), Partition: p0, Range: Range{0, 1}})
 	b.wrote("B", p0, 2, 1)
-	b.turned("B", "A", 2, Above(2))
+	b.turned("B", "A", 4, Above(4))
 	b.log("A", p0, 2, 1, 0, 2, 1)
 	h := Merge(b.h, a.h)
-	if h.Turns[0].To != "B" || len(h.Produces) != 2 {
+	if h.Turns[0].To != "B" || len(h.Produces) != 3 || len(h.Turns) != 2 || len(h.Polls) != 2 || len(h.Commits) != 2 || len(h.Rejoins) != 1 || len(h.Gone) != 1 || len(h.Seeks) != 1 || len(h.Ends) != 1 {
 		t.Fatalf("%+v", h)
 	}
 	if found := Check(h, b.f); len(found) > 0 {
