@@ -9,8 +9,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/mirrortest"
@@ -132,10 +134,24 @@ func valuesOf(records []mirrortest.Record) (values []string) {
 // standby and, after the failback, at the primary.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
+	for name, opts := range protocols() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			transactions(t, opts)
+		})
+	}
+}
+
+// protocols are those of transactions: the first one, and that of KIP-890.
+func protocols() map[string][]kgo.Opt {
+	return map[string][]kgo.Opt{"version 1": {kgo.MaxVersions(kversion.V3_9_0())}, "version 2": nil}
+}
+
+func transactions(t *testing.T, opts []kgo.Opt) {
 	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"payments": 1}})
 	ctx := bounded(t)
 	producer := func(c *mirrortest.Cluster, id string) *kgo.Client {
-		return client(t, c, kgo.TransactionalID(id), kgo.DefaultProduceTopic("payments"))
+		return client(t, c, append(opts, kgo.TransactionalID(id), kgo.DefaultProduceTopic("payments"))...)
 	}
 	begin := func(cl *kgo.Client, values ...string) {
 		t.Helper()
@@ -255,17 +271,63 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// TestAGroupOfTheStandby: who commits at the standby keeps his place there as long as the group at the primary is behind it; nobody waits for what will not come.
+func TestAGroupOfTheStandby(t *testing.T) {
+	t.Parallel()
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
+	ctx := bounded(t)
+	produce(ctx, t, client(t, dr.Primary(), kgo.DefaultProduceTopic("orders")), "a", "b", "c")
+	commit := func(c *mirrortest.Cluster, at int64) {
+		t.Helper()
+		var offsets kadm.Offsets
+		offsets.AddOffset("orders", 0, at, -1)
+		if err := kadm.NewClient(client(t, c)).CommitAllOffsets(ctx, "billing", offsets); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(c *mirrortest.Cluster) int64 {
+		t.Helper()
+		offsets, err := kadm.NewClient(client(t, c)).FetchOffsets(ctx, "billing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, _ := offsets.Lookup("orders", 0)
+		return o.At
+	}
+	commit(dr.Primary(), 1)
+	dr.AwaitCaughtUp()
+	if got := at(dr.Standby()); got != 1 {
+		t.Errorf("the mirror put it to %d, not 1", got)
+	}
+	commit(dr.Standby(), 2)
+	until(ctx, t, "it is left alone", func() bool { dr.AwaitCaughtUp(); return at(dr.Standby()) == 2 })
+	commit(dr.Primary(), 3)
+	dr.AwaitCaughtUp()
+	if got := at(dr.Standby()); got != 3 {
+		t.Errorf("it is at %d, not 3, where the primary has passed it", got)
+	}
+}
+
 // TestTransactionsWithOffsets: a service that reads, writes and commits in transactions (KIP-447) does each record exactly once within a cluster, and goes on after a failover.
 func TestTransactionsWithOffsets(t *testing.T) {
 	t.Parallel()
+	for name, opts := range protocols() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			transactionsWithOffsets(t, opts)
+		})
+	}
+}
+
+func transactionsWithOffsets(t *testing.T, opts []kgo.Opt) {
 	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1, "invoices": 1}})
 	ctx := bounded(t)
 	work := func(n int, how kgo.TransactionEndTry) {
 		t.Helper()
-		s, err := kgo.NewGroupTransactSession(
+		s, err := kgo.NewGroupTransactSession(append(opts,
 			kgo.SeedBrokers(dr.Active().Addresses()...), kgo.TransactionalID("invoicer"), kgo.ConsumerGroup("invoicer"), kgo.ConsumeTopics("orders"), kgo.ProducerLinger(0),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic("invoices"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		)
+		)...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -167,6 +167,14 @@ func (d *DR) Mirror(topics ...string) {
 	d.t.Helper()
 	ctx, stop := d.bounded()
 	defer stop()
+	if d.phase != mirroring {
+		d.t.Fatal("mirrortest: Mirror: the standby is no copy now; call Failback first")
+	}
+	for _, name := range topics {
+		if _, err := d.primary.memory.Topic(ctx, name); err != nil {
+			d.t.Fatalf("mirrortest: the primary has no such topic: %v", err)
+		}
+	}
 	if _, err := d.running.Admin().Start(ctx, topics, mirror.StartOptions{}); err != nil {
 		d.t.Fatalf("mirrortest: mirroring %v: %v", topics, err)
 	}
@@ -287,12 +295,26 @@ func (d *DR) groupsBehind(ctx context.Context, r *running) (string, error) {
 				continue
 			}
 			want := max(min(at.Offset, log.Replicated()), log.Start())
-			if to == nil || to.Commits[tp.Topic] == nil || to.Commits[tp.Topic][tp.Partition].Offset != want {
+			if to != nil && to.Commits[tp.Topic] != nil {
+				if have, ok := to.Commits[tp.Topic][tp.Partition]; ok && have.Offset == want {
+					continue
+				}
+			}
+			if !left(r.Status().Metadata.FollowedGroups, g.Group, tp, at.Offset) {
 				return fmt.Sprintf("%s is not at %d of %s-%d yet", g.Group, want, tp.Topic, tp.Partition), nil
 			}
 		}
 	}
 	return "", nil
+}
+
+// left says that the mirror has seen where a group is at the source, and leaves it where it is at the copy: somebody has moved it there, or it has members.
+func left(followed []mirror.GroupStatus, group string, tp mirror.TopicPartition, at int64) bool {
+	return slices.ContainsFunc(followed, func(g mirror.GroupStatus) bool {
+		return g.Group == group && slices.ContainsFunc(g.Partitions, func(p mirror.GroupPartitionStatus) bool {
+			return p.TopicPartition == tp && p.Source == at && p.Skipped != ""
+		})
+	})
 }
 
 // Record is a record of one partition.
