@@ -375,74 +375,77 @@ func TestInvariantsUnderChaos(t *testing.T) {
 }
 
 func playChaos(t *testing.T, compared, partly *int) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := newChaos(t)
-		defer func() { *compared, *partly = *compared+c.compared, *partly+c.partly }()
-		c.src.view.LeaderEpoch = int32(rapid.IntRange(0, 5).Draw(t, "epoch"))
-		c.src.cache = logtrunc.NewCache(logtrunc.Entry{Epoch: c.src.view.LeaderEpoch})
-		c.load()
-		c.wish(statemachine.WantMirroring)
-		for range rapid.IntRange(1, 150).Draw(t, "length") {
-			if c.halted {
-				t.Fatalf("halted\n%s", c.out.String())
-			}
-			c.play()
-			c.invariants()
+	rapid.Check(t, func(t *rapid.T) { chaosHeals(t, compared, partly) })
+}
+
+// chaosHeals plays one life of a partition, from its load to its stop.
+func chaosHeals(t *rapid.T, compared, partly *int) {
+	c := newChaos(t)
+	defer func() { *compared, *partly = *compared+c.compared, *partly+c.partly }()
+	c.src.view.LeaderEpoch = int32(rapid.IntRange(0, 5).Draw(t, "epoch"))
+	c.src.cache = logtrunc.NewCache(logtrunc.Entry{Epoch: c.src.view.LeaderEpoch})
+	c.load()
+	c.wish(statemachine.WantMirroring)
+	for range rapid.IntRange(1, 150).Draw(t, "length") {
+		if c.halted {
+			t.Fatalf("halted\n%s", c.out.String())
 		}
-		// The source comes back and everything heals, unless a person is needed.
-		c.src.down, c.log.lag = false, false
-		c.log.settle()
-		c.step(Event{Kind: ReplicatedMoved, Log: c.log.view()})
-		c.wish(statemachine.WantMirroring)
-		for range 40 {
-			c.run(500, nil)
-			c.invariants()
-			if !c.due() {
-				break
-			}
+		c.play()
+		c.invariants()
+	}
+	// The source comes back and everything heals, unless a person is needed.
+	c.src.down, c.log.lag = false, false
+	c.log.settle()
+	c.step(Event{Kind: ReplicatedMoved, Log: c.log.view()})
+	c.wish(statemachine.WantMirroring)
+	for range 40 {
+		c.run(500, nil)
+		c.invariants()
+		if !c.due() {
+			break
 		}
-		if c.stored.State == statemachine.Mirroring && c.parked != nil {
-			c.sameAsSource()
-		} else if c.cfg.Loss == LossKeep && strings.HasPrefix(c.stored.ErrorMessage, "destination diverged") {
-			// What is kept was rewritten at the source and trimmed there in the middle of a batch: only a person can say what is right.
-		} else if c.stored.State != statemachine.Failed || c.stored.RetryAttempt != statemachine.NonRetryable {
-			t.Fatalf("neither mirrored nor left to a person: %v (%s)\n%s", c.stored.State, c.stored.ErrorMessage, c.out.String())
+	}
+	if c.stored.State == statemachine.Mirroring && c.parked != nil {
+		c.sameAsSource()
+	} else if c.cfg.Loss == LossKeep && strings.HasPrefix(c.stored.ErrorMessage, "destination diverged") {
+		// What is kept was rewritten at the source and trimmed there in the middle of a batch: only a person can say what is right.
+	} else if c.stored.State != statemachine.Failed || c.stored.RetryAttempt != statemachine.NonRetryable {
+		t.Fatalf("neither mirrored nor left to a person: %v (%s)\n%s", c.stored.State, c.stored.ErrorMessage, c.out.String())
+	}
+	// The source dies, and the mirror is stopped.
+	c.src.down = true
+	lost := c.stored.ErrorMessage
+	c.wish(statemachine.WantStopped)
+	for range 60 {
+		c.run(500, nil)
+		c.invariants()
+		if !c.due() {
+			break
 		}
-		// The source dies, and the mirror is stopped.
-		c.src.down = true
-		lost := c.stored.ErrorMessage
-		c.wish(statemachine.WantStopped)
-		for range 60 {
-			c.run(500, nil)
-			c.invariants()
-			if !c.due() {
-				break
-			}
-		}
-		if c.stored.State != statemachine.Stopped || c.log.owner != OwnerOpen {
-			t.Fatalf("the stop ends in %v (%s), before: %s\n%s", c.stored.State, c.stored.ErrorMessage, lost, c.out.String())
-		}
-		if open := c.log.producers().InFlight(); len(open) > 0 {
-			t.Fatalf("invariant 5: %v open\n%s", open, c.out.String())
-		}
-		resets := 0
-		if c.lme != nil && c.lme.Offset >= 0 && c.lme.Episode == c.stored.Episode && !c.clientsWrote() {
-			for i := range c.log.batches {
-				b := &c.log.batches[i]
-				if b.h.BaseOffset >= c.lme.Offset {
-					if b.h.LeaderEpoch <= c.lme.Epoch {
-						t.Fatalf("invariant 5: epoch %d after LME %d\n%s", b.h.LeaderEpoch, c.lme.Epoch, c.out.String())
-					}
-					if txnabort.IsPIDReset(b.bytes) {
-						resets++
-					}
+	}
+	if c.stored.State != statemachine.Stopped || c.log.owner != OwnerOpen {
+		t.Fatalf("the stop ends in %v (%s), before: %s\n%s", c.stored.State, c.stored.ErrorMessage, lost, c.out.String())
+	}
+	if open := c.log.producers().InFlight(); len(open) > 0 {
+		t.Fatalf("invariant 5: %v open\n%s", open, c.out.String())
+	}
+	resets := 0
+	if c.lme != nil && c.lme.Offset >= 0 && c.lme.Episode == c.stored.Episode && !c.clientsWrote() {
+		for i := range c.log.batches {
+			b := &c.log.batches[i]
+			if b.h.BaseOffset >= c.lme.Offset {
+				if b.h.LeaderEpoch <= c.lme.Epoch {
+					t.Fatalf("invariant 5: epoch %d after LME %d\n%s", b.h.LeaderEpoch, c.lme.Epoch, c.out.String())
+				}
+				if txnabort.IsPIDReset(b.bytes) {
+					resets++
 				}
 			}
-			if last := c.log.batches[len(c.log.batches)-1]; resets != 1 && !(resets == 0 && txnabort.IsPIDReset(last.bytes)) { // a mirrored one serves too
-				t.Fatalf("%d resets behind the LMO: %v\n%s", resets, &c.log.batchLog, c.out.String())
-			}
 		}
-	})
+		if last := c.log.batches[len(c.log.batches)-1]; resets != 1 && !(resets == 0 && txnabort.IsPIDReset(last.bytes)) { // a mirrored one serves too
+			t.Fatalf("%d resets behind the LMO: %v\n%s", resets, &c.log.batchLog, c.out.String())
+		}
+	}
 }
 
 // sameAsSource is invariant 1 at rest: every batch of the source from our start on is here, and nothing else that it should have.

@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -418,8 +420,24 @@ func effectKind(t *testing.T, d *datadriven.TestData, name string) EffectKind {
 // batches reads lines as cases.md writes them: "0-4/n5 e5 P7.0 T s0", "5-5 e5 COMMIT P7.0", "6-6 e9 RESET"; more words: "salt=x", "bad-crc", "bad-length", "magic=1".
 // A line may hold several, separated by ";". A range with "*N" is cut into batches of N offsets.
 func (s *script) batches(t *testing.T, d *datadriven.TestData) []modelBatch {
-	var list []modelBatch
-	for _, line := range strings.FieldsFunc(d.Input, func(r rune) bool { return r == '\n' || r == ';' }) {
+	list, err := readBatches(d.Input)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return list
+}
+
+// mostBatches and mostRecords bound what a line may make: a longer number is a slip.
+const (
+	mostBatches = 10_000
+	mostRecords = 10_000
+)
+
+func readBatches(text string) (list []modelBatch, err error) {
+	wrong := func(line, format string, args ...any) ([]modelBatch, error) {
+		return nil, fmt.Errorf("%q: %s", line, fmt.Sprintf(format, args...))
+	}
+	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == ';' }) {
 		words := strings.Fields(line)
 		if len(words) == 0 {
 			continue
@@ -428,15 +446,22 @@ func (s *script) batches(t *testing.T, d *datadriven.TestData) []modelBatch {
 		n := int64(-1)
 		spec, each, _ := strings.Cut(words[0], "*")
 		spec, count, hasCount := strings.Cut(spec, "/n")
-		if _, err := fmt.Sscanf(spec, "%d-%d", &base, &last); err != nil {
-			d.Fatalf(t, "%q: %v", line, err)
+		number := func(text string, bits int) (n int64) {
+			n, e := strconv.ParseInt(text, 10, bits)
+			err = cmp.Or(err, e)
+			return n
+		}
+		if from, to, ok := strings.Cut(spec, "-"); ok {
+			base, last = number(from, 64), number(to, 64)
+		} else {
+			return wrong(line, "no range of offsets")
 		}
 		if hasCount {
-			n, _ = strconv.ParseInt(count, 10, 64)
+			n = number(count, 32)
 		}
 		step = last - base + 1
 		if each != "" {
-			step, _ = strconv.ParseInt(each, 10, 64)
+			step = number(each, 32)
 		}
 		epoch, pid, pepoch, seq, txn, control, salt := int32(0), int64(-1), int64(0), int64(-1), false, "", "v"
 		var damage []string
@@ -451,20 +476,24 @@ func (s *script) batches(t *testing.T, d *datadriven.TestData) []modelBatch {
 			case strings.HasPrefix(w, "bad-"), strings.HasPrefix(w, "magic="):
 				damage = append(damage, w)
 			case w[0] == 'e':
-				v, err := strconv.ParseInt(w[1:], 10, 32)
-				if err != nil {
-					d.Fatalf(t, "%q: %v", line, err)
-				}
-				epoch = int32(v)
+				epoch = int32(number(w[1:], 32))
 			case w[0] == 'P':
 				a, b, _ := strings.Cut(w[1:], ".")
-				pid, _ = strconv.ParseInt(a, 10, 64)
-				pepoch, _ = strconv.ParseInt(b, 10, 16)
+				pid = number(a, 64)
+				if b != "" {
+					pepoch = number(b, 16)
+				}
 			case w[0] == 's':
-				seq, _ = strconv.ParseInt(w[1:], 10, 32)
+				seq = number(w[1:], 32)
 			default:
-				d.Fatalf(t, "%q: what is %q?", line, w)
+				return wrong(line, "what is %q?", w)
 			}
+		}
+		switch {
+		case err != nil:
+			return wrong(line, "%v", err)
+		case base < 0 || last < base || step < 1 || (last-base)/step >= mostBatches || n > mostRecords || n < 0 && min(step, last-base+1) > mostRecords || step > math.MaxInt32:
+			return wrong(line, "these are no batches, or too many or too large ones")
 		}
 		for b := base; b <= last; b += step {
 			l := min(b+step-1, last)
@@ -481,12 +510,19 @@ func (s *script) batches(t *testing.T, d *datadriven.TestData) []modelBatch {
 			default:
 				bytes = marker(b, epoch, control == "COMMIT", pid, int16(pepoch))
 			}
-			m := toBatches(bytes)[0]
+			made := toBatches(bytes)
+			if len(made) != 1 {
+				return wrong(line, "this makes no batch")
+			}
+			m := made[0]
 			for _, w := range damage {
 				switch w {
 				case "bad-crc":
 					m.bytes[len(m.bytes)-1] ^= 1
 				case "bad-length": // a record's length is nonsense, the checksum is right
+					if len(m.bytes) == batch.HeaderSize {
+						return wrong(line, "the batch has no record")
+					}
 					m.bytes[batch.HeaderSize] = 0x7e
 					fixCRC(m.bytes)
 				case "bad-delta": // the header says one offset less than its records need
@@ -494,10 +530,12 @@ func (s *script) batches(t *testing.T, d *datadriven.TestData) []modelBatch {
 					fixCRC(m.bytes)
 				case "magic=0", "magic=1":
 					m.bytes[16] = w[6] - '0'
+				default:
+					return wrong(line, "what is %q?", w)
 				}
 			}
 			list = append(list, m)
 		}
 	}
-	return list
+	return list, nil
 }

@@ -58,14 +58,14 @@ func parseConfig(line string) (Config, error) {
 		if !ok {
 			return c, fmt.Errorf("config: %q is no name=value", word)
 		}
-		n, err := strconv.ParseInt(value, 10, 64)
+		n, err := strconv.ParseInt(value, 10, 32)
 		switch name {
 		case "seed":
-			c.Seed = uint64(n)
+			c.Seed, err = strconv.ParseUint(value, 10, 64)
 		case "partitions":
 			c.Partitions = int32(min(max(n, 1), 4))
 		case "floor":
-			c.Floor = n
+			c.Floor, err = strconv.ParseInt(value, 10, 64)
 		case "piece":
 			c.Piece = int32(n)
 		case "reply":
