@@ -286,3 +286,29 @@ func TestHeadersThatCannotBe(t *testing.T) {
 		t.Errorf("%d batches where none is whole", n)
 	}
 }
+
+// TestAllWalksWholeBatches stops in front of one that is cut, and where its caller stops.
+func TestAllWalksWholeBatches(t *testing.T) {
+	var b []byte
+	for base := range int64(3) {
+		b = AppendData(b, DataSpec{BaseOffset: base, ProducerID: -1, Records: []Record{{Value: []byte("v")}}})
+	}
+	for cut, want := range map[int]int64{0: 3, 1: 2, len(b) / 3: 2, len(b)/3 + 1: 1, len(b) - 1: 0} {
+		n := int64(0)
+		for h, whole := range All(b[:len(b)-cut]) {
+			if h.BaseOffset != n || len(whole) != len(b)/3 || cap(whole) != len(whole) {
+				t.Errorf("batch %d is at %d, %d bytes", n, h.BaseOffset, len(whole))
+			}
+			n++
+		}
+		if n != want {
+			t.Errorf("%d bytes less: %d batches, want %d", cut, n, want)
+		}
+	}
+	for h := range All(b) {
+		if h.BaseOffset > 0 {
+			t.Error("it goes on")
+		}
+		break
+	}
+}

@@ -73,28 +73,29 @@ func run(ctx context.Context, out io.Writer, h overlay.Hunt, dir, only string, a
 			return false, fmt.Errorf("%s needs a line \"bug: …\" and a line \"why: …\" in front of the diff", p.Name)
 		}
 	}
-	bugs := len(patches)
-	if asItIs {
-		patches = append([]*overlay.Patch{nil}, patches...)
-	}
 	found, ok := 0, true
 	fmt.Fprintf(out, "%-56s %-*s  %s\n", "bug", 7*len(h.From), "seeds needed", "found by")
+	var base overlay.Found
+	if asItIs {
+		base = h.Run(ctx, []*overlay.Patch{nil}, nil)[0]
+		ok = row(out, base, base, len(h.From), verbose)
+	}
 	h.Run(ctx, patches, func(f overlay.Found) {
-		verdict := row(out, f, len(h.From), verbose)
+		verdict := row(out, f, base, len(h.From), verbose)
 		ok = ok && verdict
-		if f.Patch != nil && verdict {
+		if verdict {
 			found++
 		}
 	})
-	fmt.Fprintf(out, "bugs: %d, found: %d, ranges: %d, seeds in each: %d\n", bugs, found, len(h.From), h.Seeds)
+	fmt.Fprintf(out, "bugs: %d, found: %d, ranges: %d, seeds in each: %d\n", len(patches), found, len(h.From), h.Seeds)
 	return ok, ctx.Err()
 }
 
-// row prints what became of one patch, and says whether that is good.
-func row(out io.Writer, f overlay.Found, ranges int, verbose bool) (ok bool) {
+// row prints what became of one patch, beside what became of the code as it is, and says whether that is good.
+func row(out io.Writer, f, base overlay.Found, ranges int, verbose bool) (ok bool) {
 	name, ok := "(the code as it is)", f.None()
 	if f.Patch != nil {
-		name, ok = strings.TrimSuffix(f.Patch.Name, ".patch"), f.All()
+		name, ok = strings.TrimSuffix(f.Patch.Name, ".patch"), f.Besides(base)
 	}
 	var needed, rules []string
 	for _, a := range f.Answers {
@@ -121,6 +122,8 @@ func row(out io.Writer, f overlay.Found, ranges int, verbose bool) (ok bool) {
 	switch {
 	case f.Patch == nil && ok:
 		verdict = "nothing, as it should be"
+	case f.All() && !ok && f.Patch != nil:
+		verdict = "NOT AS IT SHOULD BE: found nothing but what the code as it is has too"
 	case !ok:
 		verdict = strings.TrimSpace("NOT AS IT SHOULD BE " + verdict)
 	}

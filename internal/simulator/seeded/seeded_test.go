@@ -93,8 +93,25 @@ func TestSeeded(t *testing.T) {
 
 func TestCodeThatIsRedAsItIsIsReported(t *testing.T) {
 	var out strings.Builder
-	if row(&out, overlay.Found{Answers: []overlay.Answer{{}, {Seeds: 7, Rule: "the limit", Source: "spec §1"}}}, 2, false) || !strings.Contains(out.String(), "NOT AS IT SHOULD BE the limit (spec §1)") {
+	base := overlay.Found{Answers: []overlay.Answer{{}, {Seeds: 7, Rule: "the limit", Source: "spec §1", Line: "seed 1007"}}}
+	if row(&out, base, base, 2, false) || !strings.Contains(out.String(), "NOT AS IT SHOULD BE the limit (spec §1)") {
 		t.Errorf("got %s", out.String())
+	}
+}
+
+// What the code as it is has too at the same seed in the same words does not count as found.
+func TestWhatIsNotTheBugsDoesNotCount(t *testing.T) {
+	base := overlay.Found{Answers: []overlay.Answer{{}, {Seeds: 7, Rule: "the limit", Source: "spec §1", Line: "seed 1007"}}}
+	first := overlay.Answer{Seeds: 3, Rule: "the limit", Source: "spec §1", Line: "seed 3"}
+	for _, c := range []struct {
+		second overlay.Answer
+		ok     bool
+	}{{base.Answers[1], false}, {overlay.Answer{Seeds: 4, Rule: "the limit", Source: "spec §1", Line: "seed 1004"}, true}, {overlay.Answer{}, false}} {
+		var out strings.Builder
+		f := overlay.Found{Patch: &overlay.Patch{Name: "x.patch"}, Answers: []overlay.Answer{first, c.second}}
+		if got := row(&out, f, base, 2, false); got != c.ok || strings.Contains(out.String(), "NOT AS IT SHOULD BE") == c.ok {
+			t.Errorf("%+v: %v\n%s", c.second, got, out.String())
+		}
 	}
 }
 
