@@ -319,12 +319,11 @@ type deskItem struct {
 	r                *runner
 	token            partition.Token
 	prepare, refresh bool
-	tries            int // that met an election
+	local            bool // where the leader's own disks begin is asked too
+	tries            int  // that met an election
 }
 
-func (d *desk) add(r *runner, token partition.Token, prepare, refresh bool) {
-	d.q.add(deskItem{r: r, token: token, prepare: prepare, refresh: refresh})
-}
+func (d *desk) add(it deskItem) { d.q.add(it) }
 
 // maxElectionTries is how often a look-up that meets an election is repeated before the partition is FAILED over it: about fifteen seconds at the default
 // FetchBackoff. An election is nothing to wake a person for.
@@ -384,12 +383,15 @@ func (d *desk) answer(items []deskItem) {
 		return
 	}
 	var names []string
-	var prepared []TopicPartition
+	var prepared, local []TopicPartition
 	tps := make([]TopicPartition, 0, len(items))
 	for _, it := range items {
 		tps = append(tps, it.r.tp)
 		if it.prepare {
 			prepared = append(prepared, it.r.tp)
+		}
+		if it.local {
+			local = append(local, it.r.tp)
 		}
 		if !slices.Contains(names, it.r.tp.Topic) {
 			names = append(names, it.r.tp.Topic)
@@ -418,6 +420,7 @@ func (d *desk) answer(items []deskItem) {
 		all(blankView(), err)
 		return
 	}
+	localStarts, unlocated := d.localStarts(ctx, local)
 	recorded, refused, upstream, unknown := d.recorded(ctx, own, prepared)
 	if errors.Is(unknown, ErrUnsupported) {
 		unknown = nil // we may not ask: a start goes on as if nothing was recorded, because without a consent it gives nothing up
@@ -447,12 +450,28 @@ func (d *desk) answer(items []deskItem) {
 			}
 			v.Refused = refused[it.r.tp]
 		}
+		if err == nil && it.local {
+			v.LocalStart, err = localStarts[it.r.tp], unlocated
+		}
 		if electing(v, err) && it.tries < maxElectionTries {
 			d.again(it)
 			continue
 		}
 		it.r.tell(partition.Event{Kind: partition.SourceSeen, Token: it.token, Source: v, Err: err})
 	}
+}
+
+// localStarts asks what of partitions is in remote storage alone, where the source can tell.
+func (d *desk) localStarts(ctx context.Context, tps []TopicPartition) (map[TopicPartition]int64, error) {
+	reader, ok := d.m.cfg.Source.(LocalStartReader)
+	if !ok || len(tps) == 0 {
+		return nil, nil
+	}
+	starts, err := reader.LocalStarts(ctx, tps)
+	if errors.Is(err, ErrUnsupported) {
+		return nil, nil
+	}
+	return starts, err
 }
 
 // clusters is who, and notes a source that does not answer.

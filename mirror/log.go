@@ -80,6 +80,14 @@ type Log interface {
 	Owner(ctx context.Context) (Ownership, int32, error)
 }
 
+// CutBounder is an optional ability of a Log, found by type assertion: a part of it may lie in remote storage (tiered storage, KIP-405), where nothing can be cut. A partition that
+// would need such a cut is FAILED with "cannot truncate into remote storage", before its gate, its log or the Sink is touched, and is not tried again by itself.
+type CutBounder interface {
+	// LowestCut is the lowest offset that TruncateTo can cut to; what lies below leaves the log by RaiseStart only. At or below Start everything can be cut. Above it TruncateTo below
+	// LowestCut, and ResetTo, are errors and change nothing. It is never above Replicated, may rise at any time, is cheap and takes no context.
+	LowestCut() int64
+}
+
 // ProducerIDSettler is an optional ability of a Log, found by type assertion. A Log without it has nothing to do there.
 type ProducerIDSettler interface {
 	// SettleProducerIDs returns when the destination will give out no producer id ≤ highest.

@@ -156,6 +156,18 @@ func (r *reopening) MirrorsOf(ctx context.Context, partitions []TopicPartition) 
 	return reader.MirrorsOf(ctx, partitions)
 }
 
+func (r *reopening) LocalStarts(ctx context.Context, partitions []TopicPartition) (map[TopicPartition]int64, error) {
+	s, err := r.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reader, ok := s.(LocalStartReader)
+	if !ok {
+		return nil, ErrUnsupported
+	}
+	return reader.LocalStarts(ctx, partitions)
+}
+
 func (r *reopening) Close() error {
 	r.mu.Lock()
 	old := r.current

@@ -148,7 +148,11 @@ func (r *runner) tellLeft() {
 }
 
 func (r *runner) view() partition.LogView {
-	return partition.LogView{Start: r.log.Start(), End: r.log.End(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch()}
+	v := partition.LogView{Start: r.log.Start(), End: r.log.End(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch()}
+	if b, ok := r.log.(CutBounder); ok {
+		v.LowestCut = b.LowestCut()
+	}
+	return v
 }
 
 // done answers an effect.
@@ -165,7 +169,7 @@ func (r *runner) do(e *partition.Effect) {
 		r.mu.Unlock()
 		r.m.persister.add(r, *e)
 	case partition.CheckSource:
-		r.m.desk.add(r, e.Token, e.Prepare, e.Refresh)
+		r.m.desk.add(deskItem{r: r, token: e.Token, prepare: e.Prepare, refresh: e.Refresh, local: e.Local})
 	case partition.AskEpoch:
 		r.askEpoch(e.Token, e.Epoch)
 	case partition.RaiseEpoch:

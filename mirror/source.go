@@ -38,6 +38,14 @@ type LastMirrorEpochReader interface {
 	MirrorsOf(ctx context.Context, partitions []TopicPartition) ([]SourceMirror, error)
 }
 
+// LocalStartReader is an optional ability of a Source: it can tell what of a partition is in remote storage alone (tiered storage, KIP-405). A broker that does not have such records at hand in time
+// answers a fetch without any and without an error; without this ability that is taken for the proof that nothing is left to read.
+type LocalStartReader interface {
+	// LocalStarts is the first offset that each partition's leader has on its own disks; where nothing is in remote storage alone, it is the log's start. Absent: the leader cannot tell.
+	// Errors: it could not be asked, which is worth another try.
+	LocalStarts(ctx context.Context, partitions []TopicPartition) (map[TopicPartition]int64, error)
+}
+
 // SourceMirror is one mirrored partition at the source, where the source is a destination itself.
 type SourceMirror struct {
 	Mirror          string

@@ -14,7 +14,8 @@ type EffectKind uint8
 const (
 	// Persist [Persisted]: write Record, and LME when it is not nil, with one conditional write (ExpectedStateEpoch).
 	Persist EffectKind = iota + 1
-	// CheckSource [SourceSeen]: metadata, ends and log start of the source partition; with Prepare also loop, reverse mirror and LME look-up. Refresh forces new metadata.
+	// CheckSource [SourceSeen]: metadata, ends and log start of the source partition; with Prepare also loop, reverse mirror and LME look-up; with Local also where its leader's own disks
+	// begin, if it can tell. Refresh forces new metadata.
 	CheckSource
 	// AskEpoch [EpochAnswer]: end-offset-for-epoch Epoch at the source's current leader.
 	AskEpoch
@@ -75,6 +76,7 @@ type Effect struct {
 	LME                *statemachine.LastMirrorEpoch
 	ExpectedStateEpoch int32
 	Prepare, Refresh   bool
+	Local              bool
 	First              bool
 	Offset             int64
 	Epoch              int32

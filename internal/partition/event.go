@@ -93,6 +93,8 @@ type LogView struct {
 	Start, End, Replicated int64
 	LeaderEpoch            int32
 	Owner                  Ownership
+	// LowestCut is the lowest offset that Truncate can cut to: what lies below is in remote storage. At or below Start, as where it is not set, everything can be cut, and Reset works.
+	LowestCut int64
 }
 
 // SourceView is what is known of the partition at the source. Offsets are −1 and epochs −1 when unknown.
@@ -103,6 +105,9 @@ type SourceView struct {
 	LeaderEpoch   int32
 	LogStart      int64
 	HighWatermark int64
+	// LocalStart answers a CheckSource with Local: the first offset that the source's leader has on its own disks. What lies below it is read from remote storage, and may take its time.
+	// At or below LogStart, as where it is not known: everything is there.
+	LocalStart int64
 	// For PREPARING only: what the source recorded for our cluster (failback), and why it must not be started now.
 	LME     int32
 	LMO     int64

@@ -108,3 +108,7 @@ func notNamed(t *testing.T, text string) (missing []string) {
 	}
 	return missing
 }
+func TestF86TieredSource(t *testing.T) { field(t, "f86_remote_source", "f86_remote_then_stop") }
+func TestF86TieredDestination(t *testing.T) {
+	field(t, "f86_remote_destination", "f86_remote_destination_mirroring", "f86_remote_destination_restart")
+}

@@ -40,7 +40,7 @@ func (c *Core) fetched(e *Event) {
 		c.next(c.backoff(1))
 		return
 	}
-	c.denied = false
+	c.denied, c.holeEnd = false, 0
 	if impossibleEnds(f.LogStart, f.HighWatermark) {
 		f.LogStart = -1 // nothing is concluded from it; the records speak for themselves
 	}
@@ -231,7 +231,7 @@ func (c *Core) append(bytes []byte, then answer) {
 }
 
 // nothingWhole decides how long to wait after a reply without a whole batch for us. F-05: an empty reply although the source's end is above our position proves
-// that nothing is left in between, unless the broker had no room for it.
+// that nothing is left in between, unless the broker had no room for it, or reads from remote storage and did not have the bytes in time (F-86).
 func (c *Core) nothingWhole(f *Fetch) {
 	at := c.position()
 	switch {
@@ -245,12 +245,11 @@ func (c *Core) nothingWhole(f *Fetch) {
 	default:
 		c.empties++
 		c.emptyWait = c.backoff(c.empties)
-		told := c.nothingLeft && c.provenEnd == f.HighWatermark
-		c.nothingLeft, c.provenEnd = true, f.HighWatermark
-		if !told {
-			c.note(Note{Kind: NothingLeft, Offset: f.HighWatermark, Message: fmt.Sprintf("nothing left to read; the source ends at %d, the copy at %d", f.HighWatermark, c.log.End)})
+		if c.nothingLeft && c.provenEnd == f.HighWatermark {
+			c.caughtUpNow()
+			return
 		}
-		c.caughtUpNow()
+		c.holeEnd = f.HighWatermark
 	}
 }
 
@@ -299,12 +298,22 @@ func (c *Core) afterReply() {
 		c.abandon()
 		c.move(statemachine.EpochFencing)
 	default:
-		wait := c.emptyWait
-		c.emptyWait = 0
-		c.next(wait)
-		c.raiseAhead()
-		c.followStart()
+		if end := c.holeEnd; end > 0 {
+			c.holeEnd = 0
+			c.proveHole(end)
+			return
+		}
+		c.goOn()
 	}
+}
+
+// goOn asks for the next reply and does beside it what can be done.
+func (c *Core) goOn() {
+	wait := c.emptyWait
+	c.emptyWait = 0
+	c.next(wait)
+	c.raiseAhead()
+	c.followStart()
 }
 
 // next asks for the next reply.

@@ -26,6 +26,8 @@ type mirroring struct {
 	lostFrom    int64
 	lostTo      int64
 	nothingLeft bool
+	holeEnd     int64 // the source's end in an empty reply of which it is not known yet what it proves; 0: there is none
+	localStart  int64 // where the source's leader's own disks began when it was asked last
 	provenEnd   int64 // F-05: the source's end up to which an empty reply has proved a hole
 	movedOn     bool  // the source changed while a batch was being appended: enter anew afterwards
 }
@@ -58,7 +60,7 @@ func (c *Core) mirror() {
 // lookUp asks the source anew and aligns.
 func (c *Core) lookUp() {
 	c.confirming, c.seenTwice, c.movedOn = false, false, false
-	c.holeTo = 0 // decided anew from what the source says now
+	c.holeTo, c.localStart = 0, 0 // decided anew from what the source says now
 	c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
 		if c.accept(e) {
 			c.align()
@@ -151,6 +153,10 @@ func (c *Core) aligned() {
 
 func (c *Core) alignCut() {
 	from, to := c.cutAt, c.log.End
+	if c.remotePart(from) {
+		c.refuseRemote(from)
+		return
+	}
 	if c.everStopped() && !c.consented(from, to) {
 		c.needs = &Consent{TopicID: c.cfg.TopicID, Partition: c.cfg.Partition, From: from, To: to, Episode: c.rec.Episode}
 		c.fail(fmt.Sprintf("the source's log and ours part at %d: going on would drop the destination's records [%d, %d), and this log was once open for clients. Nothing was changed. Start with consent to drop [%d, %d) in episode %d, or stop the topic",
@@ -259,6 +265,11 @@ func (c *Core) loss() {
 		c.tellLost(from, to)
 		c.holeTo = to
 		c.raiseToSource()
+		return
+	}
+	if c.holdsRecords() && c.remotePart(c.log.Start) {
+		c.tellLost(from, to)
+		c.refuseRemote(c.log.Start)
 		return
 	}
 	c.cut = Truncation{From: c.log.Start, To: c.log.End, Reason: fmt.Sprintf("the source's log now starts at %d, beyond our end %d; the copy starts there", to, c.log.End)}

@@ -127,6 +127,7 @@ type modelLog struct {
 	leaderEpoch int32
 	owner       Ownership
 	lag         bool // replicas confirm nothing
+	lowestCut   int64
 
 	recovers bool                            // it can be asked what of it need not be read
 	lower    func(known Recovered) Recovered // what it says instead of all it knows; nil: all
@@ -140,7 +141,7 @@ var (
 )
 
 func (l *modelLog) view() LogView {
-	return LogView{Start: l.start, End: l.end, Replicated: l.replicated, LeaderEpoch: l.leaderEpoch, Owner: l.owner}
+	return LogView{Start: l.start, End: l.end, Replicated: l.replicated, LeaderEpoch: l.leaderEpoch, Owner: l.owner, LowestCut: l.lowestCut}
 }
 
 func (l *modelLog) settle() {
@@ -204,6 +205,7 @@ func (l *modelLog) known() Recovered {
 // modelSource is a source partition.
 type modelSource struct {
 	batchLog
+	local       int64 // where its own disks begin
 	end2        int64 // high watermark where it is not the end of the last batch (a hole), 0: end
 	view        SourceView
 	down        bool
@@ -367,6 +369,9 @@ func describeEffect(e *Effect) string {
 		if e.Refresh {
 			s += " refresh"
 		}
+		if e.Local {
+			s += " local"
+		}
 		return s
 	case AskEpoch, RaiseEpoch:
 		return fmt.Sprintf("  %v %d", e.Kind, e.Epoch)
@@ -464,6 +469,9 @@ func (w *world) perform(e *Effect, f fault) (Event, bool) {
 			ev.Err = context.DeadlineExceeded
 		}
 		ev.Source = w.src.look()
+		if e.Local {
+			ev.Source.LocalStart = w.src.local
+		}
 		if !e.Prepare {
 			ev.Source.LME, ev.Source.LMO, ev.Source.Refused = -1, -1, ""
 		}

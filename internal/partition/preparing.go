@@ -138,6 +138,10 @@ func (c *Core) located() {
 
 func (c *Core) prepareCompare() {
 	c.step = statemachine.CompareConsent.String()
+	if c.cutsRemote() {
+		c.refuseRemote(c.cutAt)
+		return
+	}
 	if c.cutAt < c.log.End && c.holdsRecords() && !c.consented(c.cutAt, c.log.End) {
 		c.refuse()
 		return
@@ -221,7 +225,16 @@ func (c *Core) untouched() bool {
 	return c.lme != nil && c.lme.Episode < c.rec.Episode && c.lme.Offset >= 0 && c.log.End >= c.lme.Offset && c.resetAt >= c.lme.Offset
 }
 
+// cutsRemote says that what is to be dropped reaches into the log's remote storage. It may have grown since it was asked last.
+func (c *Core) cutsRemote() bool {
+	return c.cutAt < c.log.End && c.holdsRecords() && c.remotePart(c.cutAt)
+}
+
 func (c *Core) prepareCut() {
+	if c.cutsRemote() {
+		c.refuseRemote(c.cutAt)
+		return
+	}
 	if c.cutAt < c.log.End && c.holdsRecords() && !c.consented(c.cutAt, c.log.End) { // withdrawn while the log was being closed
 		c.refuse()
 		return

@@ -90,7 +90,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		if v, ok := args["cluster"]; ok {
 			s.cfg.SourceCluster = v
 		}
-	case "source": // epoch= leader= start= hw= cluster= topic= lme= lmo= refused= down|up no-epochs cut-reply=; batches to append
+	case "source": // epoch= leader= start= local= hw= cluster= topic= lme= lmo= refused= down|up no-epochs cut-reply=; batches to append
 		v := &s.src.view
 		num32("epoch", &v.LeaderEpoch)
 		num32("leader", &v.LeaderID)
@@ -140,6 +140,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.src.end = start
 		}
 		num("hw", &s.src.end2)
+		num("local", &s.src.local)
 		fmt.Fprintf(&s.out, "source %v, high watermark %d, epoch %d\n", &s.src.batchLog, s.src.hw(), v.LeaderEpoch)
 	case "answers": // epoch=: the source answers this, in order: "epoch end" lines
 		epoch := int32(0)
@@ -155,7 +156,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.src.answers[epoch] = append(s.src.answers[epoch], r)
 		}
 		fmt.Fprintf(&s.out, "%d answers for epoch %d\n", len(s.src.answers[epoch]), epoch)
-	case "log": // epoch= start= end= replicated= owner= lag|no-lag recovers piece=; batches to append
+	case "log": // epoch= start= end= replicated= lowest-cut= owner= lag|no-lag recovers piece=; batches to append
 		num32("epoch", &s.log.leaderEpoch)
 		if flag("lag") {
 			s.log.lag = true
@@ -184,6 +185,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		s.log.end = max(s.log.end, start)
 		s.log.settle()
 		num("replicated", &s.log.replicated)
+		num("lowest-cut", &s.log.lowestCut)
 		switch args["owner"] {
 		case "ours":
 			s.log.owner = OwnerOurs

@@ -385,3 +385,32 @@ func TestMillisecondsUp(t *testing.T) {
 		}
 	}
 }
+
+// TestF86LocalStarts: where a broker's own disks begin is asked with a timestamp that only brokers with KIP-405 know; others would look for a record of that time.
+func TestF86LocalStarts(t *testing.T) {
+	tp := mirror.TopicPartition{Topic: "t"}
+	tiered := func(req kmsg.Request) (kmsg.Response, error, bool) {
+		if req.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].Timestamp != -4 {
+			return nil, nil, false
+		}
+		return listOffsetsAnswer(req, 0, 5000), nil, true
+	}
+	t.Run("a broker that can tell", func(t *testing.T) {
+		c := cluster(t, kfake.SeedTopics(1, "t"))
+		c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) { c.KeepControl(); return tiered(req) })
+		s := openTo(t, c)
+		if got, err := s.LocalStarts(t.Context(), []mirror.TopicPartition{tp}); err != nil || got[tp] != 5000 {
+			t.Errorf("%v, %v", got, err)
+		}
+		if got, err := s.LocalStarts(t.Context(), []mirror.TopicPartition{{Topic: "absent"}}); err == nil || len(got) > 0 {
+			t.Errorf("a topic that is not there: %v", got)
+		}
+	})
+	t.Run("one that cannot", func(t *testing.T) {
+		c := cluster(t, kfake.SeedTopics(1, "t"), kfake.MaxVersions(kversion.V3_0_0()))
+		c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) { c.KeepControl(); return tiered(req) })
+		if got, err := openTo(t, c).LocalStarts(t.Context(), []mirror.TopicPartition{tp}); err != nil || len(got) > 0 {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+}

@@ -17,9 +17,13 @@ import (
 
 // Timestamps with a meaning of their own (ListOffsetsRequest).
 const (
-	latestTimestamp   = -1
-	earliestTimestamp = -2
+	latestTimestamp        = -1
+	earliestTimestamp      = -2
+	earliestLocalTimestamp = -4 // KIP-405
 )
+
+// leastLocalListOffsets is the first ListOffsets version that knows earliestLocalTimestamp (KIP-405). Earlier ones would look for a record of that time.
+const leastLocalListOffsets = 8
 
 const listOffsetsOperation = "list offsets"
 
@@ -50,6 +54,33 @@ func (s *Source) Offsets(ctx context.Context, partitions []mirror.TopicPartition
 		result[t.tp] = o
 	}
 	return result, nil
+}
+
+// LocalStarts asks the current leader of each partition which offset is the first on its own disks: one metadata request, then one request per broker. Brokers that know less than KIP-405 cannot tell.
+func (s *Source) LocalStarts(ctx context.Context, partitions []mirror.TopicPartition) (map[mirror.TopicPartition]int64, error) {
+	ctx, end, err := s.begin(ctx, listOffsetsOperation)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	targets, result, err := s.targets(ctx, listOffsetsOperation, partitions)
+	if err != nil {
+		return nil, err
+	}
+	starts := make(map[mirror.TopicPartition]int64, len(targets))
+	var errs []error
+	for _, tp := range partitions {
+		errs = append(errs, result[tp].Err)
+	}
+	for tp, l := range s.listOffsets(ctx, targets, earliestLocalTimestamp) {
+		switch {
+		case l.err != nil:
+			errs = append(errs, l.err)
+		case l.offset >= 0 && l.version >= leastLocalListOffsets:
+			starts[tp] = l.offset
+		}
+	}
+	return starts, errors.Join(errs...)
 }
 
 // OffsetsAt looks offsets up by time. The end is asked first: where no record is late enough, nothing that arrives meanwhile is skipped (F-24).
@@ -152,9 +183,10 @@ func (s *Source) targets(ctx context.Context, operation string, partitions []mir
 
 // listed is one partition's answer.
 type listed struct {
-	offset int64
-	epoch  int32
-	err    error
+	offset  int64
+	epoch   int32
+	err     error
+	version int16 // of the answer
 }
 
 // known refuses an answer without an offset: a log always has a start and an end.
@@ -220,7 +252,7 @@ func (s *Source) listOffsetsOf(ctx context.Context, targets []target, timestamp 
 		for _, t := range kresp.(*kmsg.ListOffsetsResponse).Topics {
 			for _, p := range t.Partitions {
 				tp := mirror.TopicPartition{Topic: t.Topic, Partition: p.Partition}
-				result[tp] = listed{p.Offset, p.LeaderEpoch, failed(listOffsetsOperation, tp, p.ErrorCode)}
+				result[tp] = listed{p.Offset, p.LeaderEpoch, failed(listOffsetsOperation, tp, p.ErrorCode), kresp.GetVersion()}
 			}
 		}
 		err = errors.New("the broker left this partition out of its answer")
@@ -229,7 +261,7 @@ func (s *Source) listOffsetsOf(ctx context.Context, targets []target, timestamp 
 		if _, answered := result[t.tp]; !answered {
 			e := *s.failure(listOffsetsOperation, t.tp, err)
 			e.Partition = t.tp
-			result[t.tp] = listed{-1, -1, &e}
+			result[t.tp] = listed{offset: -1, epoch: -1, err: &e}
 		}
 		if result[t.tp].err != nil {
 			s.forgetLeader(t.tp)

@@ -41,7 +41,10 @@ type Source struct {
 
 type leader struct{ broker, epoch int32 }
 
-var _ mirror.Source = (*Source)(nil)
+var (
+	_ mirror.Source           = (*Source)(nil)
+	_ mirror.LocalStartReader = (*Source)(nil)
+)
 
 // New returns a Source. It connects to nothing: the first call does.
 func New(cfg Config) (*Source, error) {

@@ -20,6 +20,8 @@ type Subject struct {
 	HoldReplication, ReleaseReplication func()
 	// SetForeign gives the log to another process, or back to this one, closed.
 	SetForeign func(foreign bool) error
+	// SetRemote moves what lies below an offset into remote storage, for a log that has one (mirror.CutBounder).
+	SetRemote func(below int64) error
 	// Close frees what the log holds, when the kit is done with it.
 	Close func() error
 }
@@ -68,9 +70,10 @@ func closeSubject(t testing.TB, s Subject) {
 	}
 }
 
-func canRaise(s Subject) bool { return s.RaiseLeaderEpoch != nil }
-func canLose(s Subject) bool  { return s.SetForeign != nil }
-func canHold(s Subject) bool  { return s.HoldReplication != nil && s.ReleaseReplication != nil }
+func canRaise(s Subject) bool  { return s.RaiseLeaderEpoch != nil }
+func canLose(s Subject) bool   { return s.SetForeign != nil }
+func hasRemote(s Subject) bool { return s.SetRemote != nil }
+func canHold(s Subject) bool   { return s.HoldReplication != nil && s.ReleaseReplication != nil }
 
 var contract = []check{
 	{name: "Start == End: empty", run: func(t testing.TB, s Subject) {
@@ -511,6 +514,42 @@ var contract = []check{
 		s.ReleaseReplication()
 		if err := s.Log.AwaitTruncated(bounded(t)); err != nil {
 			t.Error(err)
+		}
+	}},
+	{name: "Nothing is cut in remote storage, and LowestCut says where that ends", needs: hasRemote, run: func(t testing.TB, s Subject) {
+		log := []made{data(0, 5), data(5, 5), data(10, 5)}
+		add(t, s.Log, log...)
+		replicated(t, s.Log, 15)
+		b, ok := s.Log.(mirror.CutBounder)
+		if !ok {
+			t.Fatal("the log has remote storage and is no mirror.CutBounder")
+		}
+		if at := b.LowestCut(); at > s.Log.Start() {
+			t.Errorf("nothing is in remote storage, and LowestCut is %d in a log that starts at %d", at, s.Log.Start())
+		}
+		if err := s.SetRemote(10); err != nil {
+			t.Fatal(err)
+		}
+		if at := b.LowestCut(); at != 10 {
+			t.Errorf("what lies below 10 is in remote storage, and LowestCut is %d", at)
+		}
+		for _, to := range []int64{9, 5, 0} {
+			if end, err := s.Log.TruncateTo(bounded(t), to); err == nil {
+				t.Errorf("truncation to %d gave %d and no error", to, end)
+			}
+		}
+		if err := s.Log.ResetTo(bounded(t), 20); err == nil {
+			t.Error("a reset gave no error")
+		}
+		positions(t, s.Log, 0, 15)
+		content(t, s.Log, log)
+		truncate(t, s.Log, 10, 10, 10)
+		content(t, s.Log, log[:2])
+		if err := s.Log.RaiseStart(bounded(t), 10); err != nil { // this is how it leaves the log
+			t.Fatal(err)
+		}
+		if err := s.Log.ResetTo(bounded(t), 0); err != nil {
+			t.Errorf("a reset when nothing is left in remote storage: %v", err)
 		}
 	}},
 	{name: "AwaitTruncated returns when there is nothing to wait for", run: func(t testing.TB, s Subject) {

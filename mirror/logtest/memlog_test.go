@@ -25,7 +25,8 @@ func inMemory(replicas int) logtest.Factory {
 		s := logtest.Subject{Log: log, Close: c.Close, RaiseLeaderEpoch: func(ctx context.Context, epoch int32) error {
 			_, err := c.RaiseLeaderEpochs(ctx, map[mirror.TopicPartition]int32{tp: epoch})
 			return err
-		}, SetForeign: func(foreign bool) error { return c.SetForeign(tp.Topic, tp.Partition, foreign) }}
+		}, SetForeign: func(foreign bool) error { return c.SetForeign(tp.Topic, tp.Partition, foreign) },
+			SetRemote: func(below int64) error { return c.SetRemote(tp.Topic, tp.Partition, below, 0) }}
 		if replicas > 1 {
 			all := func(f func(topic string, partition int32, replica int) error) func() {
 				return func() {

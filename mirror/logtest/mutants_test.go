@@ -86,6 +86,7 @@ type mutant struct {
 	owner    func(m *mutant, ctx context.Context) (mirror.Ownership, int32, error)
 	replica  func(m *mutant) int64
 	end      func(m *mutant) int64
+	lowest   func(m *mutant) int64
 }
 
 func (m *mutant) Append(ctx context.Context, epoch int32, b []byte) error {
@@ -161,6 +162,13 @@ func (m *mutant) End() int64 {
 	return m.Log.End()
 }
 
+func (m *mutant) LowestCut() int64 {
+	if m.lowest != nil {
+		return m.lowest(m)
+	}
+	return m.Log.(mirror.CutBounder).LowestCut()
+}
+
 // as does something as if the log were ours when it has that owner, and says whether it had.
 func (m *mutant) as(is mirror.Ownership, do func()) bool {
 	ctx := context.Background()
@@ -194,6 +202,20 @@ func (m *mutant) raw(change func([]byte) []byte) {
 }
 
 var mutants = map[string]mutant{
+	"does not say that it cannot be cut": {lowest: func(m *mutant) int64 { return 0 }},
+	"says nothing when it is not cut in remote storage": {cut: func(m *mutant, ctx context.Context, to int64) (int64, error) {
+		end, err := m.Log.TruncateTo(ctx, to)
+		if err != nil && to < m.LowestCut() {
+			return m.Log.End(), nil
+		}
+		return end, err
+	}},
+	"is emptied, remote storage and all": {reset: func(m *mutant, ctx context.Context, to int64) error {
+		if err := m.cluster.SetRemote("orders", 0, 0, 0); err != nil {
+			return err
+		}
+		return m.Log.ResetTo(ctx, to)
+	}},
 	"takes batches below its end": {append: func(m *mutant, ctx context.Context, epoch int32, b []byte) error {
 		err := m.Log.Append(ctx, epoch, b)
 		if errors.Is(err, mirror.ErrOutOfOrder) {
@@ -519,6 +541,7 @@ func mutated(m mutant) Factory {
 				return err
 			},
 			SetForeign: func(foreign bool) error { return m.cluster.SetForeign("orders", 0, foreign) },
+			SetRemote:  func(below int64) error { return m.cluster.SetRemote("orders", 0, below, 0) },
 			Close:      m.cluster.Close,
 		}
 	}

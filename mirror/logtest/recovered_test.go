@@ -52,7 +52,7 @@ func (r *recoverer) Recovered(ctx context.Context) (mirror.Recovered, error) {
 func recovering(wrong func(r *recoverer, known *mirror.Recovered)) Factory {
 	return func(t testing.TB) Subject {
 		s := mutated(mutant{})(t)
-		s.Log = &recoverer{Log: s.Log, wrong: wrong}
+		s.Log, s.SetRemote = &recoverer{Log: s.Log, wrong: wrong}, nil
 		return s
 	}
 }

@@ -74,12 +74,14 @@ var (
 	_ mirror.Destination           = (*Cluster)(nil)
 	_ mirror.Source                = (*Cluster)(nil)
 	_ mirror.LastMirrorEpochReader = (*Cluster)(nil)
+	_ mirror.LocalStartReader      = (*Cluster)(nil)
 	_ mirror.GroupWriter           = (*Cluster)(nil)
 	_ mirror.TopicConfigWriter     = (*Cluster)(nil)
 	_ mirror.ACLWriter             = (*Cluster)(nil)
 	_ mirror.RightsChecker         = (*Cluster)(nil)
 	_ mirror.Log                   = (*partitionLog)(nil)
 	_ mirror.ProducerIDSettler     = (*partitionLog)(nil)
+	_ mirror.CutBounder            = (*partitionLog)(nil)
 )
 
 type topic struct {

@@ -261,6 +261,9 @@ func (f *fetcher) answer(w *wanted, l *partitionLog, p *mirror.FetchedPartition,
 		limit = int(w.at.MaxBytes)
 	}
 	limit = min(limit, left)
+	if l.remote.slow(w.at.Offset) {
+		return
+	}
 	b := l.read(w.at.Offset, l.highWatermark, limit, first)
 	p.Records = slices.Clone(b)
 	if l.c.cfg.CutReplies && len(b) < limit {

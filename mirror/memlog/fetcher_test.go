@@ -396,3 +396,75 @@ func TestF28FetchOfARecreatedTopic(t *testing.T) {
 		code(t, p.Err, mirror.SourceTopicIDChanged)
 	})
 }
+
+// TestF86RemoteStorage: a fetch of what is in remote storage gets neither records nor an error until they are there; beside it others get theirs.
+func TestF86RemoteStorage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := memlog.New(memlog.Config{})
+		defer c.Close()
+		if _, err := c.CreateLocalTopic(memlog.LocalTopic{Name: orders.Topic, Partitions: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			if _, err := c.Produce(t.Context(), orders.Topic, 0, memlog.Record{Value: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.SetRemote(orders.Topic, 0, 5, 0); err == nil {
+			t.Error("more than the log has is in remote storage")
+		}
+		if err := c.SetRemote(orders.Topic, 0, 2, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.LocalStarts(t.Context(), []mirror.TopicPartition{orders}); err != nil || got[orders] != 2 {
+			t.Errorf("its own disks begin at %v, %v", got, err)
+		}
+		f := fetcher(t, c, mirror.FetchOptions{MaxWait: 10 * time.Millisecond})
+		f.Want(at(0))
+		if got := fetch(t, f); len(got) != 1 || got[0].Err != nil || len(got[0].Records) > 0 || got[0].HighWatermark != 4 {
+			t.Errorf("%+v", got)
+		}
+		time.Sleep(time.Second) // virtual
+		if got := fetch(t, f); len(got) != 1 || len(got[0].Records) == 0 {
+			t.Errorf("%+v", got)
+		}
+		f.Want(at(2))
+		if got := fetch(t, f); len(got) != 1 || len(got[0].Records) == 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestF79FetchQuota: what fetchers get is kept to the quota by empty replies that ask for a pause.
+func TestF79FetchQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := memlog.New(memlog.Config{})
+		defer c.Close()
+		if _, err := c.CreateLocalTopic(memlog.LocalTopic{Name: orders.Topic, Partitions: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if _, err := c.Produce(t.Context(), orders.Topic, 0, memlog.Record{Value: make([]byte, 10_000)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.SetFetchQuota(10_000)
+		f := fetcher(t, c, mirror.FetchOptions{PartitionMaxBytes: 1, MaxWait: time.Second})
+		next, pauses, began := int64(0), time.Duration(0), time.Now()
+		for next < 20 {
+			f.Want(at(next))
+			got, err := f.Fetch(t.Context())
+			pauses += f.(mirror.ThrottleTeller).Throttled()
+			if errors.Is(err, mirror.ErrNoAnswer) {
+				continue
+			}
+			if err != nil || len(got) != 1 || len(got[0].Records) == 0 {
+				t.Fatalf("%+v %v", got, err)
+			}
+			next++
+		}
+		if took := time.Since(began); took < 19*time.Second || took > 21*time.Second || pauses < 18*time.Second || pauses > 21*time.Second {
+			t.Errorf("200 kB at 10 kB/s took %s, with pauses of %s", took, pauses)
+		}
+	})
+}

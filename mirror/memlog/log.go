@@ -31,6 +31,7 @@ type partitionLog struct {
 	epochs        *logtrunc.Cache
 	producers     *producerstate.Manager
 	followers     []follower
+	remote        remote
 	watchers      map[chan struct{}]struct{} // capacity 1 each; told of every change
 }
 
@@ -249,6 +250,9 @@ func (l *partitionLog) cut(offset int64) error {
 	if offset >= l.end {
 		return nil
 	}
+	if err := l.cutsRemote(offset); err != nil {
+		return err
+	}
 	if offset <= l.start {
 		l.empty(offset)
 		return nil
@@ -295,6 +299,9 @@ func (l *partitionLog) ResetTo(ctx context.Context, start int64) error {
 		}
 		if start < 0 {
 			return l.errorf("reset to %d", start)
+		}
+		if err := l.cutsRemote(-1); err != nil {
+			return err
 		}
 		l.empty(start)
 		return nil
