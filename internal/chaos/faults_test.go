@@ -24,28 +24,29 @@ import (
 type fault struct {
 	kind string
 	do   func(w *world)
+	slow bool // it takes half a minute where all else takes seconds
 }
 
 // faults is the fixed list. The seed gives the order.
 var faults = []fault{
-	{"broker killed", (*world).killBroker},
-	{"broker held up", (*world).holdBroker},
-	{"mirror killed", (*world).killMirror},
-	{"mirror taken over", (*world).takeOver},
-	{"mirror restarted", (*world).restartMirror},
-	{"network cut", (*world).cutNetwork},
-	{"network half open", (*world).halfOpen},
-	{"network black hole", (*world).blackHole},
-	{"network slow", (*world).slowNetwork},
-	{"rolling restart", (*world).rollingRestart},
-	{"unclean election", (*world).uncleanElection},
-	{"leaders moved", (*world).moveLeaders},
-	{"records deleted", (*world).deleteRecords},
-	{"retention", (*world).retention},
-	{"topic recreated", (*world).recreate},
-	{"disk full", (*world).fillDisk},
-	{"mirror paused", (*world).pauseMirror},
-	{"partitions grown", (*world).growPartitions},
+	{"broker killed", (*world).killBroker, false},
+	{"broker held up", (*world).holdBroker, false},
+	{"mirror killed", (*world).killMirror, false},
+	{"mirror taken over", (*world).takeOver, true},
+	{"mirror restarted", (*world).restartMirror, false},
+	{"network cut", (*world).cutNetwork, false},
+	{"network half open", (*world).halfOpen, false},
+	{"network black hole", (*world).blackHole, false},
+	{"network slow", (*world).slowNetwork, false},
+	{"rolling restart", (*world).rollingRestart, true},
+	{"unclean election", (*world).uncleanElection, true},
+	{"leaders moved", (*world).moveLeaders, false},
+	{"records deleted", (*world).deleteRecords, false},
+	{"retention", (*world).retention, false},
+	{"topic recreated", (*world).recreate, false},
+	{"disk full", (*world).fillDisk, false},
+	{"mirror paused", (*world).pauseMirror, false},
+	{"partitions grown", (*world).growPartitions, false},
 }
 
 // midst is called in the middle of a fault: now and then the mirror is killed there too.

@@ -273,3 +273,12 @@ func eventually(t *testing.T, what string, done func() (bool, string)) {
 		<-tick.C
 	}
 }
+
+// TestTheProcessFitsTheBroker: the mirror's process is built with what examples/custombroker is now, and refuses a setup that it cannot read.
+func TestTheProcessFitsTheBroker(t *testing.T) {
+	program := buildProcess(t, t.TempDir())
+	out, err := exec.CommandContext(t.Context(), program).Output()
+	if err == nil || !strings.Contains(string(out), "one argument is needed") {
+		t.Errorf("without a setup it ends with %v and says %s", err, out)
+	}
+}

@@ -30,7 +30,7 @@ type run struct {
 }
 
 // kept is how many lines of a command's output are looked at for figures.
-const kept = 200
+const kept = 5000 // a run that failed shows the ends of logs behind its figures
 
 // graceful is how long an interrupted command has for its own end, before it is killed.
 const graceful = 20 * time.Second
