@@ -20,7 +20,7 @@ func TestF01TrailingMarker(t *testing.T) { field(t, "f01_trailing_marker") }
 func TestF02EmptyBatch(t *testing.T)     { field(t, "f02_empty_batch") }
 func TestF04NextOffset(t *testing.T)     { field(t, "f04_next_offset") }
 func TestF05HoleAtTheEnd(t *testing.T) {
-	field(t, "f05_hole_at_the_end", "f05_hole_at_failover", "f05_crowded", "f05_proof_is_of_one_end")
+	field(t, "f05_hole_at_the_end", "f05_hole_at_failover", "f05_hole_after_a_reset", "f05_crowded", "f05_proof_is_of_one_end")
 }
 func TestF07StartInsideABatch(t *testing.T)    { field(t, "f07_start_inside_a_batch") }
 func TestF10CutReply(t *testing.T)             { field(t, "f10_cut_reply") }

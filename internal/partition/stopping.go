@@ -368,11 +368,11 @@ func (c *Core) stopAppend(bytes []byte, then answer) {
 
 func (c *Core) stopReset() {
 	c.stopStep(statemachine.AppendReset)
-	if c.marked() || c.producers.LastIsReset() {
+	at := c.ownOffset()
+	if c.marked() || c.producers.LastIsReset() && at == c.log.End { // the source's last batch does what ours would, unless offsets behind it are used up
 		c.stopMarkers()
 		return
 	}
-	at := c.ownOffset()
 	c.stopAppend(txnabort.PIDReset(at, c.log.LeaderEpoch, c.now.UnixMilli()), func(c *Core, e *Event) {
 		if e.Err != nil {
 			c.stopFailed("the producer-id reset cannot be appended", e.Err)
