@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/fuzzbound"
 )
 
 // randomRecord is a record that fits im, of any kind; topic ids count up from *ids.
@@ -297,8 +298,13 @@ func FuzzApply(f *testing.F) {
 	f.Add(frame(userScramCredential, 0, body(nil).text("a").i8(1).blob("").blob("").blob("").i32(1).tags()))
 	start := pack(0, 1, newTopic("a", 1), newPartition(1, 0, 1, 2), newBroker(1, 40), frame(beginTransaction, 0, body(nil).tags()), frame(endTransaction, 0, body(nil).tags()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		raw := New()
-		if _, err := raw.Apply(b); err != nil && strings.Contains(err.Error(), "secret") {
+		var raw *Image
+		var err error
+		fuzzbound.Run(t, len(b), func() {
+			raw = New()
+			_, err = raw.Apply(b)
+		})
+		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Error(err)
 		}
 		checkIndex(t, raw)

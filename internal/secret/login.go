@@ -24,6 +24,7 @@ const (
 	quoted
 	equals
 	semicolon
+	broken // text says why
 )
 
 type token struct {
@@ -37,17 +38,11 @@ func ParseLogin(text string) (Login, error) {
 	wrong := func(at int, what string) (Login, error) {
 		return Login{}, fmt.Errorf("at character %d %s", at, what)
 	}
-	tokens, comment, at, problem := loginTokens(text)
-	if problem != "" {
+	in := &loginReader{text: []rune(text)}
+	if at, problem := in.unclosed(); problem != "" {
 		return wrong(at, problem)
 	}
-	next := func() token {
-		t := tokens[0]
-		if t.kind != end {
-			tokens = tokens[1:]
-		}
-		return t
-	}
+	next := in.next
 	module := next()
 	if module.kind != word {
 		return wrong(module.at, "the class of a login module is expected")
@@ -55,7 +50,7 @@ func ParseLogin(text string) (Login, error) {
 	if flag := next(); flag.kind != word || !slices.Contains([]string{"required", "requisite", "sufficient", "optional"}, strings.ToLower(flag.text)) {
 		return wrong(flag.at, "one of required, requisite, sufficient and optional is expected")
 	}
-	l := Login{Module: module.text, Options: map[string]string{}, Comment: comment}
+	l := Login{Module: module.text, Options: map[string]string{}}
 	for {
 		name := next()
 		switch name.kind {
@@ -63,6 +58,7 @@ func ParseLogin(text string) (Login, error) {
 			if more := next(); more.kind != end {
 				return wrong(more.at, "something follows the ';': exactly one login module has to be there")
 			}
+			l.Comment = in.comment
 			return l, nil
 		case end:
 			return wrong(name.at, "the ';' at the end is missing")
@@ -84,48 +80,71 @@ func ParseLogin(text string) (Login, error) {
 	}
 }
 
-// loginTokens cuts a line as Java's StreamTokenizer does: quotes are " and ', comments // and /* */.
-func loginTokens(text string) (tokens []token, comment bool, at int, problem string) {
-	s := []rune(text)
-	for i := 0; i < len(s); {
-		switch c := s[i]; {
+// loginReader cuts a line as Java's StreamTokenizer does: quotes are " and ', comments // and /* */.
+type loginReader struct {
+	text    []rune
+	i       int
+	comment bool // there was one
+}
+
+// unclosed looks through the whole line for a quote or a comment that is not closed. It goes back to the begin.
+func (r *loginReader) unclosed() (at int, problem string) {
+	for {
+		switch t := r.next(); t.kind {
+		case broken:
+			return t.at, t.text
+		case end:
+			r.i, r.comment = 0, false
+			return 0, ""
+		}
+	}
+}
+
+// next is the next token; at the end of the line, and behind what is broken, always the same one.
+func (r *loginReader) next() token {
+	s := r.text
+	for r.i < len(s) {
+		from := r.i
+		switch c := s[from]; {
 		case c <= ' ':
-			i++
+			r.i++
 		case c == '=' || c == ';':
+			r.i++
 			kind := equals
 			if c == ';' {
 				kind = semicolon
 			}
-			tokens = append(tokens, token{kind: kind, at: i + 1})
-			i++
-		case c == '/' && i+1 < len(s) && s[i+1] == '/':
-			comment = true
-			for i < len(s) && s[i] != '\n' && s[i] != '\r' {
-				i++
+			return token{kind: kind, at: from + 1}
+		case c == '/' && from+1 < len(s) && s[from+1] == '/':
+			r.comment = true
+			for r.i < len(s) && s[r.i] != '\n' && s[r.i] != '\r' {
+				r.i++
 			}
-		case c == '/' && i+1 < len(s) && s[i+1] == '*':
-			comment = true
-			closing := strings.Index(string(s[i+2:]), "*/")
-			if closing < 0 {
-				return nil, true, i + 1, "a comment is not closed"
+		case c == '/' && from+1 < len(s) && s[from+1] == '*':
+			r.comment = true
+			closing := from + 2
+			for closing+1 < len(s) && (s[closing] != '*' || s[closing+1] != '/') {
+				closing++
 			}
-			i += 2 + len([]rune(string(s[i+2:])[:closing])) + 2
+			if closing+1 >= len(s) {
+				return token{kind: broken, at: from + 1, text: "a comment is not closed"}
+			}
+			r.i = closing + 2
 		case c == '"' || c == '\'':
-			value, after, ok := quotedText(s, i)
+			value, after, ok := quotedText(s, from)
 			if !ok {
-				return nil, comment, i + 1, "a quote is not closed"
+				return token{kind: broken, at: from + 1, text: "a quote is not closed"}
 			}
-			tokens = append(tokens, token{kind: quoted, text: value, at: i + 1})
-			i = after
+			r.i = after
+			return token{kind: quoted, text: value, at: from + 1}
 		default:
-			from := i
-			for i < len(s) && s[i] > ' ' && !strings.ContainsRune(`=;"'`, s[i]) {
-				i++
+			for r.i < len(s) && s[r.i] > ' ' && !strings.ContainsRune(`=;"'`, s[r.i]) {
+				r.i++
 			}
-			tokens = append(tokens, token{kind: word, text: string(s[from:i]), at: from + 1})
+			return token{kind: word, text: string(s[from:r.i]), at: from + 1}
 		}
 	}
-	return append(tokens, token{kind: end, at: len(s) + 1}), comment, 0, ""
+	return token{kind: end, at: len(s) + 1}
 }
 
 // quotedText reads the quoted text that begins at i, with StreamTokenizer's escapes. A line end inside does not close it: it makes it wrong.

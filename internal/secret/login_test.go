@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/clustermirror/clustermirror/internal/fuzzbound"
 )
 
 // The login modules of Kafka's clients.
@@ -109,8 +111,13 @@ func TestParseLoginSaysWhere(t *testing.T) {
 func FuzzParseLogin(f *testing.F) {
 	f.Add(plainModule + ` required username="alice" password="x\"y";`)
 	f.Add("/*x*/ a b c='\\377';")
+	f.Add("a required" + strings.Repeat(" b=c", 20_000) + ";")
+	f.Add("a required" + strings.Repeat(" /**/", 20_000) + ";")
+	f.Add("a required b=\"" + strings.Repeat(`\\x`, 30_000) + "\";")
 	f.Fuzz(func(t *testing.T, text string) {
-		l, err := ParseLogin(text)
+		var l Login
+		var err error
+		fuzzbound.Run(t, len(text), func() { l, err = ParseLogin(text) })
 		if err != nil {
 			return
 		}

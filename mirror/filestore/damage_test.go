@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clustermirror/clustermirror/internal/fuzzbound"
 	"github.com/clustermirror/clustermirror/keyedlog"
 )
 
@@ -228,7 +229,9 @@ func FuzzPayload(f *testing.F) {
 	f.Add([]byte{2, 7, 0})
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		d := image{logName: append(bytes.Clone(good), sealed(generation, end, payload)...)}.disk()
-		s, err := open(d.folder(), "disk", Options{})
+		var s *Store
+		var err error
+		fuzzbound.Run(t, len(good)+len(payload), func() { s, err = open(d.folder(), "disk", Options{}) })
 		var damaged *DamagedError
 		var newer *NewerError
 		switch {
