@@ -445,7 +445,7 @@ func (d *desk) answer(items []deskItem) {
 		v, err := view(it.r.tp, cluster, byName[it.r.tp.Topic], offsets)
 		if err == nil && it.prepare {
 			err = unknown // a right that is missing, a record that cannot be read: it stops those alone that need it
-			if e, ok := recorded[it.r.tp]; ok {
+			if e, ok := recorded[it.r.tp]; ok && partition.IsAbout(e, it.r.id) {
 				v.LME, v.LMO = e.Epoch, e.Offset
 			}
 			v.Refused = refused[it.r.tp]

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermirror/clustermirror/internal/partition"
 	"github.com/clustermirror/clustermirror/logtrunc"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -108,7 +109,7 @@ func (m *Mirror) examine(ctx context.Context, s *Snapshot, t *SourceTopic, own s
 			err = errors.New(refused[tp])
 		}
 		ev := Evidence{TopicPartition: tp, LME: Unknown, LMO: Unknown}
-		if e, ok := recorded[tp]; ok {
+		if e, ok := recorded[tp]; ok && partition.IsAbout(e, here.ID) {
 			ev.LME, ev.LMO = e.Epoch, e.Offset
 		}
 		if err == nil {

@@ -515,6 +515,9 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 	if to == statemachine.Preparing && c.log.Owner == OwnerOpen {
 		next.FoundOpen = true // with this very write: a restart may bring the log back closed
 	}
+	if to == statemachine.Stopping && c.givesBack {
+		next.FoundOpen, c.givesBack = true, false
+	}
 	if to == statemachine.Stopped {
 		next.ErrorMessage = c.stoppedWhy
 	}

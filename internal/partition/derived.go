@@ -23,6 +23,8 @@ type derived struct {
 	recovering
 	ours
 
+	unsure *unsure // of a cut that failed and may have been done, until the log is seen again
+
 	rebuilding bool
 	syncThen   func(*Core)
 	replayErr  error
@@ -85,6 +87,30 @@ func (c *Core) sawLog(e *Event) {
 	c.setLog(e.Log)
 	c.log.Owner = e.Log.Owner
 	c.sawOurs(e.Log.LeaderEpoch)
+	c.tellUnsure()
+}
+
+// unsure is a Truncate or Reset that was answered with an error. It has done nothing or all of it (mirror.Log), and what it has done is to be told.
+type unsure struct {
+	kind   EffectKind
+	before LogView
+	held   bool
+	cut    Truncation
+}
+
+// tellUnsure tells what such a call has done, once the log says where it ends.
+func (c *Core) tellUnsure() {
+	u := c.unsure
+	c.unsure = nil
+	if u == nil || !u.held || c.log.Start == u.before.Start && c.log.End == u.before.End {
+		return
+	}
+	c.cut = u.cut
+	if u.kind == Truncate {
+		c.tellDropped(c.log.End, u.before.End)
+	} else {
+		c.tellDropped(u.before.Start, u.before.End)
+	}
 }
 
 // rewindAll forgets everything observed.
@@ -265,8 +291,11 @@ func (c *Core) findBatch(offset int64, then answer) {
 func (c *Core) applied(kind EffectKind, e *Event) {
 	if e.Err != nil {
 		switch kind {
-		case Append, Truncate, Reset:
+		case Append:
 			c.dirty = true
+		case Truncate, Reset:
+			c.dirty = true
+			c.unsure = &unsure{kind: kind, before: c.log, held: c.holdsRecords(), cut: c.cut}
 		case CloseForWrites:
 			c.log.Owner = OwnerOurs // it may have taken effect: whoever wants the gate open has to open it
 		}

@@ -164,3 +164,33 @@ func TestFoundOpenEndsWithTheMove(t *testing.T) {
 		}
 	}
 }
+
+// TestFoundOpenStopBeforeTheCutClaimsNothing stops after it was recorded that the log is about to be cut, and before it is: by a restart, or while the cut fails. Nothing was mirrored, so no
+// last mirror epoch is recorded: a mirror in the other direction would take what clients wrote here for what it has itself, where both wrote in one epoch.
+func TestFoundOpenStopBeforeTheCutClaimsNothing(t *testing.T) {
+	before := clientsLog(true).log.batchLog.String()
+	looked := 0
+	for _, restart := range []bool{true, false} {
+		eachPreparingEffect(true, func(w *world, k int, at EffectKind) {
+			if at != Truncate && at != Reset {
+				return
+			}
+			looked++
+			w.src.down = true
+			w.want = statemachine.WantStopped
+			if restart {
+				w.crash()
+			} else {
+				w.answer(0, failBefore)
+				w.wish(statemachine.WantStopped)
+			}
+			w.settle(t)
+			if w.stored.State != statemachine.Stopped || w.log.owner != OwnerOpen || w.lme != nil || w.log.batchLog.String() != before {
+				t.Errorf("stopped at %d %v: %v, %v, LME %+v, log\n%s, want\n%s\n%s", k, at, w.stored.State, w.log.owner, w.lme, &w.log.batchLog, before, w.out.String())
+			}
+		})
+	}
+	if looked < 2 {
+		t.Fatalf("looked only %d times", looked)
+	}
+}

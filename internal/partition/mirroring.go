@@ -273,12 +273,12 @@ func (c *Core) loss() {
 		return
 	}
 	c.cut = Truncation{From: c.log.Start, To: c.log.End, Reason: fmt.Sprintf("the source's log now starts at %d, beyond our end %d; the copy starts there", to, c.log.End)}
+	c.tellLost(from, to) // before the call: they are gone whatever becomes of it
 	c.ask(Effect{Kind: Reset, Offset: to, Dropped: c.cut}, func(c *Core, e *Event) {
 		if e.Err != nil {
 			c.fail(fmt.Sprintf("the destination log cannot be started anew at %d: %v", to, e.Err), false)
 			return
 		}
-		c.tellLost(from, to)
 		c.holeTo = 0
 		c.awaitCut((*Core).follow)
 	})

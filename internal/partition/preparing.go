@@ -13,13 +13,14 @@ type preparing struct {
 	recreated statemachine.TopicID // the source topic's new id, when it is not the one that was mirrored
 	startOver bool                 // FAILED because of that: a consent leads back to PREPARING
 
+	prefix    bool  // the log is known to be a prefix of the source's, nothing has to be cut any more
 	lmePoint  int64 // where the last mirror epoch says the log is to be cut
 	cutAt     int64
 	comparedE int64 // the end for which cutAt was computed
 }
 
 func (c *Core) prepare() {
-	c.recreated = statemachine.TopicID{}
+	c.recreated, c.prefix = statemachine.TopicID{}, false
 	c.step = statemachine.CheckSource.String()
 	c.ask(Effect{Kind: CheckSource, Prepare: true, Refresh: true}, func(c *Core, e *Event) {
 		if !c.accept(e) {
@@ -278,6 +279,7 @@ func (c *Core) prepareWasCut(e *Event) {
 }
 
 func (c *Core) prepareAwaitTruncated() {
+	c.prefix = true
 	c.step = statemachine.AwaitTruncated.String()
 	c.waiting = c.awaitedCut()
 	c.ask(Effect{Kind: AwaitTruncated}, func(c *Core, e *Event) {

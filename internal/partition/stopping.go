@@ -24,18 +24,24 @@ type stopping struct {
 
 	carrying    bool // before STOPPING is persisted: is the log still as an earlier stop left it?
 	carryTries  int
+	givesBack   bool // the log is to be recorded as the clients'
 	pendingMark []Marker
 }
 
 const maxMarkerWaits = 3
 
 // mustCarry says that the stop ends a start that may never have changed anything: then what the earlier stop recorded still is where the mirror ended, and has to be
-// carried into this episode before STOPPING is persisted. Recording the log's end anew would claim client writes as mirrored, and abort clients' transactions.
+// carried into this episode before STOPPING is persisted. Recording the log's end anew would claim client writes as mirrored, and abort clients' transactions. Where there was no
+// earlier stop nothing in the log was ever mirrored: unless it is known to be a prefix of the source's by now it is the clients', or what a cut has left of theirs.
 func (c *Core) mustCarry() bool {
-	if !c.ended() || c.lme.Episode >= c.rec.Episode || c.rec.FoundOpen {
+	preparing := c.rec.State == statemachine.Preparing || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Preparing
+	if c.rec.FoundOpen || !preparing {
 		return false
 	}
-	return c.rec.State == statemachine.Preparing || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Preparing
+	if !c.ended() {
+		return !c.prefix && c.log.Start < c.log.End
+	}
+	return c.lme.Episode < c.rec.Episode
 }
 
 func (c *Core) carry() {
@@ -68,6 +74,9 @@ func (c *Core) carryOver(err error) {
 		c.carryTries++
 		c.waiting = fmt.Sprintf("stopping: the destination log does not answer: %v", err)
 		c.wait(c.backoff(c.carryTries), func(c *Core, _ *Event) { c.evaluate() })
+	case !c.ended():
+		c.givesBack = c.holdsRecords()
+		c.move(statemachine.Stopping)
 	case c.log.Owner != OwnerOpen && !c.untouched():
 		c.move(statemachine.Stopping)
 	default:
@@ -295,6 +304,10 @@ func (c *Core) logLost() bool {
 func (c *Core) stopRaise() {
 	c.stopStep(statemachine.StopRaiseEpoch)
 	above := c.lme.Epoch + 1
+	if c.lme.Epoch < 0 && !c.marked() {
+		// Nothing of the log says which epochs its earlier records had, which a start may have cut: the source may still have them from us, with a last mirror epoch that covers them.
+		above = c.log.LeaderEpoch + 1
+	}
 	if c.log.LeaderEpoch >= above {
 		c.stopAbort()
 		return

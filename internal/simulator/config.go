@@ -23,6 +23,7 @@ type Config struct {
 	Closes     bool  // a restart closes the gate of a log that was open
 	Diverging  bool  // the source's fetch replies tell of diverging epochs
 	NoEpochs   bool  // the source does not answer for ends of epochs
+	Blind      bool  // the source's metadata tell no leader epochs
 }
 
 // drawConfig draws a header.
@@ -32,6 +33,7 @@ func drawConfig(r *rand.Rand) Config {
 		Seed: r.Uint64() >> 16, Partitions: int32(1 + r.IntN(2)), Recovers: pick("no", "no", "all", "less", "nothing"), Piece: int32(r.IntN(4)), Reply: int32(1 + r.IntN(6)),
 		Bumps: int32(r.IntN(2)), Closes: r.IntN(3) == 0, Diverging: r.IntN(3) > 0,
 	}
+	c.Blind = r.IntN(12) == 0
 	if r.IntN(3) == 0 {
 		c.Loss = partition.LossPolicy(r.IntN(3))
 	}
@@ -43,8 +45,8 @@ func drawConfig(r *rand.Rand) Config {
 
 // String is the header's line.
 func (c Config) String() string {
-	return fmt.Sprintf("config seed=%d partitions=%d loss=%v floor=%d recovers=%s piece=%d reply=%d max-batch=%d bumps=%d closes=%v diverging=%v no-epochs=%v",
-		c.Seed, c.Partitions, c.Loss, c.Floor, c.Recovers, c.Piece, c.Reply, c.MaxBatch, c.Bumps, c.Closes, c.Diverging, c.NoEpochs)
+	return fmt.Sprintf("config seed=%d partitions=%d loss=%v floor=%d recovers=%s piece=%d reply=%d max-batch=%d bumps=%d closes=%v diverging=%v no-epochs=%v blind=%v",
+		c.Seed, c.Partitions, c.Loss, c.Floor, c.Recovers, c.Piece, c.Reply, c.MaxBatch, c.Bumps, c.Closes, c.Diverging, c.NoEpochs, c.Blind)
 }
 
 // parseConfig reads a header's line. What it does not name is as it is by default.
@@ -82,6 +84,8 @@ func parseConfig(line string) (Config, error) {
 			c.Closes, err = strconv.ParseBool(value)
 		case "diverging":
 			c.Diverging, err = strconv.ParseBool(value)
+		case "blind":
+			c.Blind, err = strconv.ParseBool(value)
 		case "no-epochs":
 			c.NoEpochs, err = strconv.ParseBool(value)
 		default:

@@ -17,6 +17,7 @@ type adversary struct {
 	move []choice
 	sum  int
 	pace int // of the life of mirrors, in percent of all ops
+	calm bool
 	next *mirror
 }
 
@@ -26,10 +27,14 @@ type choice struct {
 }
 
 func newAdversary(w *world, rng *rand.Rand) *adversary {
-	a := &adversary{w: w, rng: rng, next: w.mirrors[0], pace: 12 + rng.IntN(25)}
+	a := &adversary{w: w, rng: rng, next: w.mirrors[0], pace: 12 + rng.IntN(25), calm: rng.IntN(2) == 0}
+	odds := 3
+	if a.calm { // many lives with few faults, beside few lives with many
+		a.pace, odds = 40+rng.IntN(30), 9
+	}
 	always := func(weight int, op func() string) { a.add(weight, op) }
 	some := func(op func() string) {
-		if rng.IntN(3) > 0 {
+		if rng.IntN(odds) > odds/3 != a.calm {
 			a.add(1+rng.IntN(10), op)
 		}
 	}
@@ -254,6 +259,23 @@ func (a *adversary) mend() string {
 	return "resume " + a.mirror()
 }
 
+// help mends what keeps a mirror from being where it is wanted.
+func (a *adversary) help(m *mirror) string {
+	switch a.rng.IntN(6) {
+	case 0:
+		return fmt.Sprintf("network %s heal", m.name)
+	case 1:
+		return fmt.Sprintf("catch-up %s orders-%d", m.destination.name, a.partition())
+	case 2:
+		return fmt.Sprintf("lead %s orders-%d again", m.source.name, a.partition())
+	case 3:
+		if m.source.lost || m.destination.lost {
+			return "return " + a.cluster()
+		}
+	}
+	return fmt.Sprintf("run %dms", 500+a.rng.IntN(4000))
+}
+
 // life moves the mirrors on: start, consent, stop, back in the other direction. "": nothing to do.
 func (a *adversary) life() string {
 	w := a.w
@@ -284,12 +306,14 @@ func (a *adversary) life() string {
 			all = all && r.state == statemachine.Mirroring
 		}
 		switch {
+		case !all && a.calm && a.rng.IntN(3) > 0:
+			return a.help(m)
 		case all && a.rng.IntN(3) == 0:
 			a.next = w.mirrors[0]
 			if m == w.mirrors[0] {
 				a.next = w.mirrors[1]
 			}
-			if a.rng.IntN(4) == 0 {
+			if a.rng.IntN(5) == 0 {
 				return "pause " + m.name
 			}
 			return "stop " + m.name

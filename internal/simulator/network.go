@@ -177,6 +177,9 @@ func (m *mirror) metadata(r *runner, v *partition.SourceView) error {
 		m.w.stats.fault("old metadata", r.state)
 		v.LeaderID, v.LeaderEpoch = old.broker, old.epoch
 	}
+	if m.w.cfg.Blind {
+		v.LeaderEpoch = -1
+	}
 	return nil
 }
 
@@ -191,7 +194,7 @@ func (m *mirror) offsets(r *runner, v *partition.SourceView) error {
 		return nil // the core says what is to be done
 	}
 	b, ok := l.as(v.LeaderID)
-	if !ok || b.epoch != v.LeaderEpoch {
+	if !ok || b.epoch != v.LeaderEpoch && !m.w.cfg.Blind {
 		m.w.stats.fault("not the leader", r.state)
 		return errors.New("NOT_LEADER_OR_FOLLOWER")
 	}
@@ -207,7 +210,7 @@ func (m *mirror) recorded(r *runner, v *partition.SourceView) {
 		return
 	}
 	for _, e := range m.source.entries(t, r.l.at.Partition) {
-		if e.LME != nil && e.LME.SourceClusterID == own && (e.LME.Epoch > v.LME || e.LME.Epoch == v.LME && e.LME.Offset > v.LMO) {
+		if e.LME != nil && e.LME.SourceClusterID == own && partition.IsAbout(*e.LME, r.key.TopicID) && (e.LME.Epoch > v.LME || e.LME.Epoch == v.LME && e.LME.Offset > v.LMO) {
 			v.LME, v.LMO = e.LME.Epoch, e.LME.Offset
 		}
 		switch {

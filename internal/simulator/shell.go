@@ -68,6 +68,7 @@ func (f failure) String() string { return [...]string{"fine", "before", "after",
 type process struct {
 	m       *mirror
 	name    string
+	number  int
 	session statemachine.Session
 	up      bool
 	held    bool     // SIGSTOP
@@ -96,7 +97,12 @@ type runner struct {
 	retry      uint64 // number of the timer that counts
 	replicated int64
 	halted     bool
-	writing    bool      // a state write has not been answered
+	writing    bool               // a state write has not been answered
+	queue      []partition.Event  // that came in while it was at work
+	effects    []partition.Effect // not begun yet
+	inline     bool               // a call on the log is under way that is waited for …
+	at         partition.Token    // … for this effect
+	pumping    bool
 	unsaid     []dropped // carried out and not told yet
 }
 
@@ -136,7 +142,7 @@ func (m *mirror) serves(l *partitionLog) bool {
 // launch starts a process: it fences the one before, and takes the logs.
 func (m *mirror) launch() *process {
 	m.number++
-	p := &process{m: m, name: fmt.Sprintf("%s.%d", m.name, m.number), up: true}
+	p := &process{m: m, number: m.number, name: fmt.Sprintf("%s.%d", m.name, m.number), up: true}
 	session, err := m.destination.store.Open(context.Background(), m.name)
 	if err != nil {
 		m.w.wrong(err)
@@ -206,9 +212,9 @@ func (p *process) makeTopic() {
 // take begins to run a partition.
 func (p *process) take(l *partitionLog) {
 	m, w := p.m, p.m.w
-	l.generation++
+	l.generation = max(l.generation, p.number) // who was overtaken takes nothing any more
 	r := &runner{
-		p: p, m: m, w: w, l: l, generation: l.generation, of: model.Of{Mirror: m.name, At: l.at}, state: statemachine.Unknown,
+		p: p, m: m, w: w, l: l, generation: p.number, of: model.Of{Mirror: m.name, At: l.at}, state: statemachine.Unknown,
 		key:  statemachine.Key{Mirror: m.name, TopicID: l.t.id, Partition: l.at.Partition},
 		seen: blank(),
 	}
@@ -219,7 +225,9 @@ func (p *process) take(l *partitionLog) {
 	}
 	r.core = partition.New(cfg)
 	p.runners = append(p.runners, r)
-	w.tell(func(mo *model.World) { mo.Runs(r.of, p.name) })
+	if p.number == l.generation {
+		w.tell(func(mo *model.World) { mo.Runs(r.of, p.name) })
+	}
 	w.tell(func(mo *model.World) { mo.Policy(r.of, m.policy.Loss.String(), m.policy.StartFloor) })
 	w.tell(func(mo *model.World) {
 		mo.Follows(r.of, model.At{Cluster: m.source.name, Topic: l.at.Topic, Partition: l.at.Partition})
@@ -341,10 +349,35 @@ func (r *runner) deliver(ev partition.Event) {
 	r.p.guard(func() { r.step(ev) })
 }
 
+// step takes an event. Effects are begun in their order; while a call that changes or reads the log is under way nothing else of the partition happens, as in the goroutine of
+// mirror's runner. Everything else runs beside.
 func (r *runner) step(ev partition.Event) {
-	if r.halted {
+	r.queue = append(r.queue, ev)
+	r.pump()
+}
+
+func (r *runner) pump() {
+	if r.pumping {
 		return
 	}
+	r.pumping = true
+	for !r.inline && !r.halted {
+		if len(r.effects) > 0 {
+			e := r.effects[0]
+			r.effects = r.effects[1:]
+			r.do(e)
+		} else if len(r.queue) > 0 {
+			ev := r.queue[0]
+			r.queue = r.queue[1:]
+			r.handle(ev)
+		} else {
+			break
+		}
+	}
+	r.pumping = false
+}
+
+func (r *runner) handle(ev partition.Event) {
 	w := r.w
 	w.stats.cover(r.state, ev.Kind)
 	if w.record {
@@ -365,15 +398,11 @@ func (r *runner) step(ev partition.Event) {
 		st := r.core.Status()
 		r.moved(st.Record)
 	}
-	if len(out) == 0 {
-		return
-	}
-	effects := append([]partition.Effect(nil), out...)
-	for i := range effects {
+	for i := range out {
 		if w.record {
-			w.say("%s %v   > %s", r.p.name, r.l.at, effectText(&effects[i]))
+			w.say("%s %v   > %s", r.p.name, r.l.at, effectText(&out[i]))
 		}
-		r.do(effects[i])
+		r.effects = append(r.effects, out[i])
 	}
 }
 
@@ -458,11 +487,10 @@ func (r *runner) note(n partition.Note) {
 		r.unsaid = nil
 		r.w.tell(func(m *model.World) { m.Told(r.of, "dropped", n.Truncated.From, n.Truncated.To) })
 	case partition.RecordsLost:
-		what := "lost"
+		r.w.tell(func(m *model.World) { m.Told(r.of, "lost", n.RangeFrom, n.RangeTo) })
 		if r.m.policy.Loss == partition.LossKeep {
-			what = "hole"
+			r.w.tell(func(m *model.World) { m.Told(r.of, "hole", n.RangeFrom, n.RangeTo) })
 		}
-		r.w.tell(func(m *model.World) { m.Told(r.of, what, n.RangeFrom, n.RangeTo) })
 	}
 }
 
@@ -506,8 +534,12 @@ var calls = map[partition.EffectKind]string{
 func (r *runner) call(e partition.Effect) {
 	w := r.w
 	how := r.takeFault(e.Kind)
-	if name, ok := calls[e.Kind]; ok {
+	if name, ok := calls[e.Kind]; ok && r.generation == r.l.generation {
 		w.tell(func(m *model.World) { m.Began(r.of, name) })
+	}
+	switch e.Kind {
+	case partition.Append, partition.Truncate, partition.Reset, partition.RaiseStart, partition.Rebuild:
+		r.inline, r.at = true, e.Token
 	}
 	w.after(r.l.slow+w.jitter(r.purpose(uint64(e.Kind)+10), 100*time.Microsecond, 2*time.Millisecond), func() {
 		r.p.guard(func() { r.perform(e, how) })
@@ -517,7 +549,14 @@ func (r *runner) call(e partition.Effect) {
 // answer gives the core the answer to a call.
 func (r *runner) answer(ev partition.Event) {
 	w := r.w
-	w.after(w.jitter(r.purpose(4), 100*time.Microsecond, 2*time.Millisecond), func() { r.deliver(ev) })
+	w.after(w.jitter(r.purpose(4), 100*time.Microsecond, 2*time.Millisecond), func() {
+		r.p.guard(func() {
+			if r.inline && ev.Token == r.at {
+				r.inline = false
+			}
+			r.step(ev)
+		})
+	})
 }
 
 // perform carries out a call on the log, or beside it.

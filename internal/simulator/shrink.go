@@ -57,7 +57,7 @@ func shrink(s Script, rule string, objector func(op string) *model.Violation) Sc
 	}
 	for _, simpler := range []func(*Config){
 		func(c *Config) { c.Partitions = 1 }, func(c *Config) { c.Recovers = "no" }, func(c *Config) { c.Piece = 0 }, func(c *Config) { c.Bumps = 0 }, func(c *Config) { c.Closes = false },
-		func(c *Config) { c.Floor = 0 }, func(c *Config) { c.Loss = 0 }, func(c *Config) { c.Reply = 4 }, func(c *Config) { c.Seed = 1 },
+		func(c *Config) { c.Floor = 0 }, func(c *Config) { c.Loss = 0 }, func(c *Config) { c.Reply = 4 }, func(c *Config) { c.Blind = false }, func(c *Config) { c.Seed = 1 },
 	} {
 		t := s
 		simpler(&t.Config)

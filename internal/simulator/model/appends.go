@@ -11,7 +11,7 @@ func (w *World) Appended(at At, who Who, by string, batches []Batch, accepted bo
 	for _, b := range batches {
 		first := len(l.batches) == 0 && b.Last >= l.start // F-07: an empty log takes the batch that holds its start
 		w.must(b.Last >= b.Base && (b.Base >= l.end || first), "order", "invariant 2", "%v: batch [%d, %d] is appended to a log that ends at %d", at, b.Base, b.Last, l.end)
-		w.must(b.LeaderEpoch <= l.epoch && b.LeaderEpoch >= l.latest(), "epoch fence", "invariant 3", "%v: batch at %d has epoch %d; the log's is %d, its last record's %d", at, b.Base, b.LeaderEpoch, l.epoch, l.latest())
+		w.must(b.LeaderEpoch <= l.epoch && (b.LeaderEpoch >= l.latest() || len(l.batches) == 0), "epoch fence", "invariant 3", "%v: batch at %d has epoch %d; the log's is %d, its last record's %d", at, b.Base, b.LeaderEpoch, l.epoch, l.latest())
 		if who == Clients {
 			w.clientWrites(l, by, b)
 		} else if who == Mirror {
@@ -34,15 +34,15 @@ func (w *World) clientWrites(l *log, by string, b Batch) {
 
 // mirrorWrites: what a mirror appends lay at this place of the source's log in these bytes, or is a marker of its own.
 func (w *World) mirrorWrites(m *member, l, source *log, b Batch) {
-	if v := source.find(b); v != nil {
+	own := b.Kind == Abort || b.Kind == Reset
+	if v := source.find(b); v != nil && !(own && m.record.State == stopping && m.ended() != nil) {
 		w.copied(m, l, source, v)
-	} else if b.Kind == Abort || b.Kind == Reset {
+	} else if own {
 		w.marked(m, l, b)
 	} else {
 		w.must(false, "log matching", "invariant 1", "%v: the source never had [%d, %d] in these bytes", l.at, b.Base, b.Last)
 	}
 	m.hole = 0
-	clear(m.consents) // decision 7: used up
 }
 
 // copied: a batch of the source is appended while MIRRORING (what is under way when that ends may land until LME is recorded), on top of the log that it lay on at the source.
@@ -50,7 +50,7 @@ func (w *World) copied(m *member, l, source *log, v *version) {
 	s := m.when("append")
 	w.must(s == mirroring && (m.record.State != stopping || m.ended() == nil), "copies", "spec §2, decision 5", "%v: a batch of the source is appended at %d in state %d", m.of, v.Base, s)
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v copies at %d while the opposite mirror runs", m.of, v.Base)
-	if n := len(l.batches); n > 0 && l.batches[n-1].who != Cluster {
+	if n := len(l.batches); n > 0 && l.batches[n-1].who != Cluster && l.batches[n-1].Last >= source.start { // what the source has no more cannot be compared
 		p := l.batches[n-1]
 		below := source.find(p.Batch)
 		w.must(below != nil && below.with(v), "log matching", "invariant 1", "%v: [%d, %d] is appended on [%d, %d], which the source did not have below it", m.of, v.Base, v.Last, p.Base, p.Last)

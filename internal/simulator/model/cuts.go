@@ -9,8 +9,9 @@ import (
 func (w *World) Cut(at At, who Who, by string, end int64) {
 	l := w.log(at)
 	if who == Mirror {
-		w.mirrorCuts(w.owned(l, by, "cuts"), l, end)
-		l.theirs = false
+		m := w.owned(l, by, "cuts")
+		w.mirrorCuts(m, l, end)
+		l.theirs = l.theirs && (!l.ended || m.end != nil && end > m.end.LMO) // behind the marks of an earlier stop a cut leaves what still is theirs
 	} else {
 		w.must(w.acting(at) == nil || l.opened || end >= l.replicated, "replicated", "design.md, Log", "%v loses what lies from %d on by itself; replicated was %d", at, end, l.replicated)
 	}
@@ -26,7 +27,7 @@ func (w *World) mirrorCuts(m *member, l *log, end int64) {
 		if s != stopping {
 			w.drops(m, l, v)
 		}
-		w.must(m.record.State != stopping || m.ended() == nil && (s != stopping || v.Last >= l.replicated), "stop cut", "invariant 6, spec §5", "%v: a stop drops [%d, %d]; replicated is %d, recorded %+v", m.of, v.Base, v.Last, l.replicated, m.end)
+		w.must(s != stopping || v.Last >= m.safe && m.ended() == nil, "stop cut", "invariant 6, spec §5", "%v: a stop drops [%d, %d]; replicated was %d, recorded %+v", m.of, v.Base, v.Last, m.safe, m.end)
 		m.owes("dropped", v, l.start)
 	}
 	m.hole = 0
@@ -36,7 +37,7 @@ func (w *World) mirrorCuts(m *member, l *log, end int64) {
 func (w *World) drops(m *member, l *log, v *version) {
 	has, allowed := w.log(m.source).find(v.Batch), m.allows(v, l.start)
 	w.must(has == nil || has.died != never || allowed && !w.known(m, v), "cut common", "decision 15, spec §3", "%v drops [%d, %d], which the source has", m.of, v.Base, v.Last)
-	w.must(v.Kind != Data || allowed || !l.opened && has != nil, "consent", "decision 7, decision 15", "%v drops [%d, %d] in episode %d; the source had it: %v, the log was open: %v, consents are %v", m.of, v.Base, v.Last, m.record.Episode, has != nil, l.opened, m.consents)
+	w.must(v.Kind != Data || allowed || !l.stopped && has != nil, "consent", "decision 7, decision 15", "%v drops [%d, %d] in episode %d; the source had it: %v, the log was STOPPED once: %v, consents are %v", m.of, v.Base, v.Last, m.record.Episode, has != nil, l.stopped, m.consents)
 }
 
 // known says whether the source knows that its own mirror from us had this batch. What was copied from the source since is not known to it.
@@ -63,19 +64,19 @@ func (w *World) Restarted(at At, who Who, by string, start int64) {
 		w.mirrorRestarts(w.owned(l, by, "begins again"), l, start)
 		l.theirs = false
 	}
-	l.cut(min(l.start, start))
+	l.cut(-1)
 	l.start, l.end, l.replicated = start, start, start
 }
 
 // mirrorRestarts: a copy begins again where the source's log starts: an empty one, one that ends before, under this policy, or one that a consent covers.
 func (w *World) mirrorRestarts(m *member, l *log, start int64) {
-	source, s := w.log(m.source), m.when("restart")
-	w.must((s == preparing || s == mirroring) && (m.record.State != stopping || m.ended() == nil), "cut state", "spec §2", "%v begins again at %d in state %d", m.of, start, s)
-	w.must(start <= source.start, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
+	source, s := w.log(m.source), m.record.State
+	w.must(s == preparing || s == mirroring, "cut state", "spec §2", "%v begins again at %d in state %d", m.of, start, s)
+	w.must(start <= source.start || len(l.batches) == 0, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
 	for _, v := range l.batches {
 		free := m.allows(v, l.start) || v.Kind != Data
 		w.must(free || start > l.end && m.loss == "restart", "restart", "decision 16", "%v begins again at %d and drops [%d, %d] at end %d, policy %q", m.of, start, v.Base, v.Last, l.end, m.loss)
-		w.must(free || source.find(v.Batch) != nil, "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
+		w.must(free || v.who == Cluster || source.find(v.Batch) != nil, "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
 		m.owes("dropped", v, l.start)
 	}
 	if s == mirroring && len(l.ever) > 0 && start > l.end { // a start copies what there is

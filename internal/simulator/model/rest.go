@@ -12,7 +12,7 @@ func (w *World) Rest(of Of) {
 	}
 	clear(m.need)
 	s := m.record.State
-	person := (s == failed || s == preparing) && w.standoff(m) || s == failed && (m.record.Attempt == -1 || w.logs[m.source] == nil) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
+	person := s == failed && m.record.Attempt == -1 || m.record.Attempt > 0 && (s == failed || s == preparing) && (w.standoff(m) || !w.log(m.source).there) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
 	want := map[Wish]int8{WantMirroring: mirroring, WantPaused: paused, WantStopped: stopped}[m.wish]
 	w.must(person || s == want && (s != stopped || l.open), "rest state", "invariant 7", "%v rests in state %d, open %v; wished is %d, the record %+v", of, s, l.open, m.wish, m.record)
 	if s == mirroring {
@@ -30,7 +30,9 @@ func (w *World) Stopped(of Of) {
 
 // standoff says that an operator wants the opposite mirror too: each backs off before the other until one is stopped (decision 14).
 func (w *World) standoff(m *member) bool {
-	return slices.ContainsFunc(w.members, func(o *member) bool { return o.source == m.of.At && o.of.At == m.source && o.wish != WantStopped })
+	return slices.ContainsFunc(w.members, func(o *member) bool {
+		return o.source == m.of.At && o.of.At == m.source && (o.wish != WantStopped || o.record.State != unknown && o.record.State != stopped)
+	})
 }
 
 // restBytes: each batch of a copy at rest is of the source's line, nothing that the source shows is missing unless that was told, and the source's start is followed.
@@ -39,14 +41,14 @@ func (w *World) restBytes(m *member, l, source *log) {
 	w.must(followed, "rest start", "decision 16", "%v starts at %d; the source's log starts at %d", m.of, l.start, source.start)
 	for _, v := range l.batches {
 		has := source.find(v.Batch)
-		w.must(v.who == Cluster || has != nil && has.died == never, "rest bytes", "invariants 1, 7", "%v holds [%d, %d], which the source does not", m.of, v.Base, v.Last)
+		w.must(v.who == Cluster || v.Last < source.start || has != nil && has.died == never, "rest bytes", "invariants 1, 7", "%v holds [%d, %d], which the source does not", m.of, v.Base, v.Last)
 	}
 	i := 0
 	for _, s := range source.batches {
-		for i < len(l.batches) && l.batches[i].Last < s.Base {
+		for i < len(l.alive) && l.alive[i].Last < s.Base {
 			i++
 		}
-		there := i < len(l.batches) && l.batches[i].Base <= s.Last || s.Base < l.start || s.Last >= source.replicated
+		there := i < len(l.alive) && l.alive[i].Base <= s.Last || s.Base < l.start || s.Last >= source.replicated // compaction may have taken it here
 		w.must(there || !m.untold(gap{s.Base, s.Last + 1}, "lost", "hole"), "rest bytes", "invariants 1, 7", "%v lacks [%d, %d], which the source has; it is [%d, %d)", m.of, s.Base, s.Last, l.start, l.end)
 	}
 }

@@ -1,11 +1,14 @@
 package model
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // moves are the legal ones, X to X and anything to FAILED apart (spec §2; from UNKNOWN to STOPPING: decision 4; from FAILED to PAUSING: decision 10).
 var moves = map[int8][]int8{
 	preparing: {unknown, stopped, failed},
-	fencing:   {mirroring},
+	fencing:   {mirroring, failed},
 	mirroring: {preparing, fencing, paused, failed},
 	pausing:   {mirroring, failed},
 	paused:    {pausing},
@@ -16,30 +19,33 @@ var moves = map[int8][]int8{
 // Wished: what an operator wants from now on.
 func (w *World) Wished(of Of, wish Wish) {
 	m := w.member(of)
-	m.wish, m.person, m.acted, m.stop = wish, true, true, m.stop || wish == WantStopped
+	m.wish, m.acted, m.stop = wish, true, m.stop || wish == WantStopped
 }
 
 // Stored: this state record was written.
 func (w *World) Stored(of Of, r Record) {
 	m, l := w.member(of), w.log(of.At)
 	old := m.record
+	m.person = m.person || m.acted
 	w.moved(m, old, r)
 	w.episode(m, old, r)
 	w.failure(m, old, r)
-	m.record, m.acted = r, false
+	m.record = r
 	m.beyond = m.beyond && r.State != preparing && r.State != stopped || r.State == mirroring
 	m.stop = m.stop && (m.wish == WantStopped || r.State == stopping || r.State == failed) // a write that was under way when the wish changed may still be done
 	switch {
 	case r.State == stopped:
-		m.stop = false
+		m.stop, l.stopped = false, true
 		untouched := l.theirs && m.opened != r.Episode && m.ended() == nil // a start that ended before it had the log
 		w.must(l.open && (untouched || m.ended() != nil && m.end.LMO >= 0), "closed STOPPED", "decision 4, spec §5", "%v is STOPPED; open is %v, recorded %+v", of, l.open, m.end)
 		w.must(untouched || m.end == nil || l.end >= m.end.LMO, "lost log", "decision 19", "%v is STOPPED with end %d; recorded is %+v", of, l.end, m.end)
+	case r.State == stopping && old.State != stopping:
+		m.safe = l.replicated
 	case r.State == preparing && old.State != preparing:
 		m.prepared = l.end
 	case r.State == mirroring:
 		if l.theirs = false; old.State == preparing {
-			clear(m.consents) // decision 7: used up; a running mirror that parted from its source uses one before its next copy
+			maps.DeleteFunc(m.consents, func(_ gap, episode int32) bool { return episode <= r.Episode }) // decision 7: used up
 		}
 		w.must(old.State == mirroring || !w.against(m), "opposite", "decision 14, spec §3", "%v mirrors while the opposite mirror runs", of)
 		w.must(!l.open, "gate state", "spec §2, decision 4", "%v mirrors into an open log", of)
@@ -53,7 +59,7 @@ func (w *World) Removed(of Of) { w.member(of).record = none }
 func (w *World) moved(m *member, old, r Record) {
 	w.must(r.State == old.State || r.State == failed || slices.Contains(moves[r.State], old.State), "move", "spec §2", "%v went from state %d to %d", m.of, old.State, r.State)
 	w.must(r.StateEpoch == old.StateEpoch+1, "state epoch", "spec §2", "%v: state epoch went from %d to %d", m.of, old.StateEpoch, r.StateEpoch)
-	w.must(r.State != stopping || old.State == stopping || m.stop, "wish", "design.md, Verbs", "%v stops; wished is %d", m.of, m.wish)
+	w.must(r.State != stopping || old.State == stopping || m.stop || m.wish == WantStopped, "wish", "design.md, Verbs", "%v stops; wished is %d", m.of, m.wish)
 }
 
 // episode: one more when PREPARING is entered from UNKNOWN or STOPPED (or from a failure of these), the same otherwise, and above that of every recorded end.
@@ -73,7 +79,7 @@ func (w *World) failure(m *member, old, r Record) {
 		if before == failed {
 			before = old.Previous
 		} else {
-			m.person = m.acted
+			m.person, m.acted = m.acted, false
 		}
 		w.must(r.Attempt != 0 && r.Message != "" && r.Previous == before, "failure", "spec §2", "%v: FAILED with attempt %d, message %q, previous %d; it was %d", m.of, r.Attempt, r.Message, r.Previous, before)
 	}
@@ -83,7 +89,7 @@ func (w *World) failure(m *member, old, r Record) {
 func (w *World) Asked(of Of, call string) {
 	m := w.member(of)
 	s := m.record.State
-	stops := s == stopping && (call != "fetch" || m.ended() != nil) || s == stopped && m.wish == WantStopped // a fetch is not waited for
+	stops := s == stopping && (call != "fetch" || m.ended() != nil) || s == stopped && m.wish == WantStopped // a fetch may be under way when a stop begins
 	w.must(!stops, "asks", "decision 4, spec §5", "%v: %s in state %d", of, call, s)
-	w.must(call != "fetch" || s == mirroring || s == stopping || s == pausing || s == failed && m.record.Previous == mirroring, "fetches", "spec §2", "%v: %s in state %d", of, call, s)
+	w.must(stops || s == stopping || call != "fetch" || s == mirroring || s == pausing || s == failed && m.record.Previous == mirroring, "fetches", "spec §2", "%v: %s in state %d", of, call, s)
 }

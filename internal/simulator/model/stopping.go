@@ -12,7 +12,7 @@ func (w *World) StoredEnd(of Of, e End) {
 	carried := old != nil && m.ended() == nil && (l.theirs || !m.beyond) && old.LME == e.LME && old.LMO == e.LMO // the log still is as the stop before left it
 	value := carried || (fills || e.LME == l.latest() || e.LME < 0 && len(l.batches) == 0) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
 	w.must(value || m.ended() != nil && !fills, "end value", "spec §5, decision 5", "%v: recorded is %+v; latest epoch %d, end %d, replicated %d, source %v", of, e, l.latest(), l.end, l.replicated, m.source)
-	m.end = &e
+	m.end, l.ended = &e, true
 }
 
 // Gate: clients can write the log from now on, or no more. A mirror opens it at a stop and closes it at a start.
@@ -22,14 +22,17 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 		m = w.owned(l, by, "turns the gate")
 	}
 	if m != nil && open != l.open && (open || who == Mirror) && !(open && l.theirs) { // what was theirs is given back (decision 7)
-		s := m.when(map[bool]string{true: "open", false: "close"}[open])
-		ok := open && (s == stopping || s == stopped) || !open && (s == preparing || s == mirroring)
+		s := m.record.State
+		ok := open && (s == stopping || s == stopped || s == failed && m.record.Previous == stopping) || !open && (s == preparing || s == mirroring || s == stopping && m.ended() == nil && l.theirs) // a call that was under way when a stop began
 		w.must(ok, "gate state", "spec §2, decision 4", "%v turns to open %v in state %d", at, open, s)
 		if ok && open {
 			w.opens(m, l)
 		} else if ok && !open {
 			w.closes(m, l)
 		}
+	}
+	if m != nil && open && m.ended() != nil {
+		m.opened = m.record.Episode
 	}
 	l.open, l.opened, l.theirs = open, l.opened || open, l.theirs || open
 }
@@ -61,7 +64,7 @@ func (w *World) closes(m *member, l *log) {
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v is closed while the opposite mirror runs", m.of)
 	for _, v := range l.batches {
 		has := w.log(m.source).find(v.Batch)
-		if v.Kind == Data && v.Last < m.prepared && (has == nil || has.died != never) && !m.allows(v, l.start) {
+		if v.Kind == Data && v.who != Cluster && v.Last < m.prepared && (has == nil || has.died != never) && !m.allows(v, l.start) {
 			w.must(false, "untouched gate", "decision 7", "%v is closed without a consent to drop [%d, %d]; consents are %v", m.of, v.Base, v.Last, m.consents)
 			return
 		}

@@ -27,7 +27,8 @@ type log struct {
 	at                     At
 	start, end, replicated int64
 	epoch                  int32
-	open, opened           bool // now; ever
+	there, open, opened    bool // it exists; now; ever
+	stopped, ended         bool // a mirror of it was STOPPED once; recorded where it ended
 	theirs                 bool // the clients': open, or closed since without anything of it having been touched, by a restart or by a start that may still be refused
 	line                   int
 	batches, alive         []*version           // that lie in it; of this line, with those that compaction and retention took; both by base
@@ -41,12 +42,13 @@ type member struct {
 	record                Record // of UNKNOWN while there is none
 	end                   *End
 	wish                  Wish
-	stop, person, acted   bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure, or just before it; since the last record
+	stop, person, acted   bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure was being written; since the last record
 	process, loss         string
 	consents              map[gap]int32    // by range: the episode
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
 	opened                int32            // episode in which the gate was opened, −1 none
 	beyond                bool             // MIRRORING was reached since the last PREPARING
+	safe                  int64            // what was replicated when the stop began
 	need, told            map[string][]gap // ranges that have to be told, and that were
 	began                 map[string]int8  // by call: the state
 }
@@ -197,15 +199,19 @@ func (l *log) transactions() (open []Batch) {
 func (w *World) Created(at At, start int64, leaderEpoch int32, open bool) {
 	w.Deleted(at)
 	l := w.log(at)
-	l.start, l.end, l.replicated, l.epoch, l.open, l.opened, l.theirs = start, start, start, leaderEpoch, open, open, open
+	l.start, l.end, l.replicated, l.epoch, l.there, l.open, l.opened, l.theirs = start, start, start, leaderEpoch, true, open, open, open
 }
 
 // Deleted: it exists no more. What is created under its name is another one, which no record of a mirror is about (decision 2: records go by topic id).
 func (w *World) Deleted(at At) {
-	delete(w.logs, at)
+	if l := w.logs[at]; l != nil { // what was fetched of it may still arrive
+		start := l.start
+		l.cut(-1)
+		l.start, l.end, l.there, l.stopped, l.ended = start, start, false, false, false
+	}
 	for _, m := range w.members {
 		if m.of.At == at {
-			m.record, m.end, m.consents, m.need = none, nil, map[gap]int32{}, map[string][]gap{}
+			m.record, m.end, m.consents, m.need, m.opened, m.beyond = none, nil, map[gap]int32{}, map[string][]gap{}, -1, false
 		}
 	}
 }
@@ -226,13 +232,13 @@ func (w *World) Runs(of Of, process string) { m := w.member(of); m.process, m.ho
 // Policy: what a mirror does when the source's log starts above the copy's end (decision 16: restart, fail or keep), and the floor above which the log start is never followed (0: none).
 func (w *World) Policy(of Of, loss string, floor int64) {
 	m := w.member(of)
-	m.loss, m.floor, m.person, m.acted = loss, floor, true, true
+	m.loss, m.floor, m.acted = loss, floor, true
 }
 
 // Consented: an operator allows dropping the records [from, to) of this copy in the episode that is to begin, or has begun (decision 7).
 func (w *World) Consented(of Of, from, to int64, episode int32) {
 	m := w.member(of)
-	m.consents[gap{from, to}], m.person, m.acted = episode, true, true
+	m.consents[gap{from, to}], m.acted = episode, true
 }
 
 // Told: the mirror told its operator of records [from, to): "dropped", "lost" (gone at the source before they were copied), "hole".
