@@ -140,6 +140,15 @@ func (c *Cluster) TopicByID(id mirror.TopicID) (mirror.Topic, bool) {
 	return mirror.Topic{}, false
 }
 
+// Leader is who leads a partition, −1: nobody, and under which leader epoch.
+func (c *Cluster) Leader(ctx context.Context, tp mirror.TopicPartition) (leader mirror.SourcePartition, err error) {
+	err = c.client(ctx, "Leader", tp.Topic, tp.Partition, func(l *partitionLog) error {
+		leader = mirror.SourcePartition{Partition: tp.Partition, Leader: l.leader, LeaderEpoch: l.leaderEpoch}
+		return nil
+	})
+	return leader, err
+}
+
 // ReadRequest is where a client wants to read, and how much.
 type ReadRequest struct {
 	Offset      int64

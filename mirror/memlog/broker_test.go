@@ -125,6 +125,9 @@ func TestReadBatches(t *testing.T) {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
+	if leader, err := c.Leader(t.Context(), orders); err != nil || leader != (mirror.SourcePartition{Leader: 1, LeaderEpoch: 1}) {
+		t.Errorf("leader %+v, %v", leader, err)
+	}
 	if found, ok := c.TopicByID(topic.ID); !ok || found.Name != "orders" {
 		t.Errorf("%+v, %v", found, ok)
 	}

@@ -142,6 +142,35 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
+// TestALateCommit: a transaction that is open at the standby when clients go home is aborted at the primary. Its COMMIT at the standby comes too late: the coordinator there takes it, as Kafka's does, and
+// finds no partition to mark.
+func TestALateCommit(t *testing.T) {
+	t.Parallel()
+	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"payments": 1}})
+	ctx := bounded(t)
+	dr.Failover()
+	dr.Return()
+	late := client(t, dr.Standby(), kgo.TransactionalID("late"), kgo.DefaultProduceTopic("payments"))
+	if err := late.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	produce(ctx, t, late, "late")
+	home := dr.Home()
+	if n := len(home.Partitions[0].Aborts); n != 1 || len(home.Again.GivenUp) > 0 {
+		t.Errorf("%d aborted, given up %v\n%s", n, home.Again.GivenUp, home)
+	}
+	if err := late.EndTransaction(ctx, kgo.TryCommit); err != nil {
+		t.Errorf("the COMMIT: %v", err)
+	}
+	produce(ctx, t, client(t, dr.Primary(), kgo.DefaultProduceTopic("payments")), "after")
+	for _, c := range []*mirrortest.Cluster{dr.Primary(), dr.Standby()} {
+		dr.Verify()
+		if got := consumeCommitted(ctx, t, c, 1); !slices.Equal(got, []string{"after"}) {
+			t.Errorf("%s: read committed %v", c.ID(), got)
+		}
+	}
+}
+
 // protocols are those of transactions: the first one, and that of KIP-890.
 func protocols() map[string][]kgo.Opt {
 	return map[string][]kgo.Opt{"version 1": {kgo.MaxVersions(kversion.V3_9_0())}, "version 2": nil}

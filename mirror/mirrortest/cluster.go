@@ -14,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 )
 
@@ -35,8 +34,10 @@ type Cluster struct {
 	inner  *kgo.Client // to kfake, past the fronts
 
 	transactions *coordinator
-	closing      atomic.Bool // producers are refused
-	changing     sync.Mutex  // while topics are made, grown or deleted
+	changing     sync.Mutex // while topics are made, grown or deleted
+
+	gate   sync.RWMutex // read-locked while a client writes
+	fenced bool         // clients must not write
 
 	mu      sync.Mutex
 	life    context.Context // ends with Kill and Close
@@ -132,18 +133,6 @@ func settings(configs map[string]string) map[string]string {
 	return own
 }
 
-// leader is who leads a partition.
-func (c *Cluster) leader(ctx context.Context, tp mirror.TopicPartition) (mirror.SourcePartition, error) {
-	found, err := c.memory.Topics(ctx, tp.Topic)
-	if err != nil {
-		return mirror.SourcePartition{}, err
-	}
-	if len(found) == 0 || int(tp.Partition) >= len(found[0].Leaders) || tp.Partition < 0 {
-		return mirror.SourcePartition{}, fmt.Errorf("mirrortest: %w: %s-%d", mirror.ErrUnknownTopic, tp.Topic, tp.Partition)
-	}
-	return found[0].Leaders[tp.Partition], nil
-}
-
 // admit counts something that is to run in the cluster until its context ends. false: the cluster is dead. The caller calls running.Done.
 func (c *Cluster) admit() (context.Context, bool) {
 	c.mu.Lock()
@@ -196,6 +185,13 @@ func (c *Cluster) Revive() {
 		c.dead = false
 		c.life, c.end = context.WithCancel(context.Background())
 	}
+}
+
+// fence refuses clients' writes from here on, or takes them again. No write is under way when it returns.
+func (c *Cluster) fence(fenced bool) {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	c.fenced = fenced
 }
 
 // removeMembers makes every group empty.

@@ -54,6 +54,7 @@
 //     standby is left where it is there.
 //   - A topic has another id at the other cluster, so a client that holds to ids (franz-go) has to be made anew for the other cluster (docs/clients.md).
 //   - While a topic is a copy its producers get POLICY_VIOLATION at once. Consumers may read the copy, as where the node has a listener for clients.
+//   - A COMMIT at a cluster whose topics have become copies meanwhile is taken, and marks nothing; the transaction was aborted at the other cluster.
 //   - After a failover an open transaction of the source is aborted, and producer ids of the source are none that the standby gives out.
 //
 // # What is not

@@ -479,8 +479,8 @@ func (d *DR) Home() HomeReport {
 	}
 	ctx, stop := d.bounded()
 	defer stop()
-	d.standby.closing.Store(true)
-	defer d.standby.closing.Store(false)
+	d.standby.fence(true)
+	defer d.standby.fence(false)
 	if err := d.caughtUp(ctx, d.running); err != nil {
 		d.t.Fatalf("mirrortest: home: %v", err)
 	}

@@ -2,8 +2,10 @@ package mirrortest_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"testing"
 	"time"
@@ -190,6 +192,13 @@ func TestProduceAgain(t *testing.T) {
 	}
 	if got := consume(ctx, t, c, "orders", 4); len(got) != 4 {
 		t.Errorf("%v", got)
+	}
+	transactional := func(b []byte) {
+		b[22] |= 0x10
+		binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
+	}
+	if code, _ := send(1, 2, transactional); code != kerr.InvalidTxnState.Code { // nobody would ever end it
+		t.Errorf("a batch of a transaction without its id: code %d", code)
 	}
 }
 

@@ -57,7 +57,7 @@ func code(err error) (int16, *string) {
 
 // leads says whether this broker leads a partition, and what the cluster says of its leader.
 func (c *connection) leads(ctx context.Context, tp mirror.TopicPartition) (leader mirror.SourcePartition, err error) {
-	leader, err = c.front.cluster.leader(ctx, tp)
+	leader, err = c.front.cluster.memory.Leader(ctx, tp)
 	if err == nil && node(leader.Leader) != c.front.node {
 		err = &mirror.SourceError{Code: mirror.SourceNotLeader, Operation: "broker", Partition: tp, Err: fmt.Errorf("broker %d leads it", node(leader.Leader))}
 	}
@@ -111,13 +111,15 @@ func (c *connection) append(ctx context.Context, req *kmsg.ProduceRequest, tp mi
 	if _, err := c.leads(ctx, tp); err != nil {
 		return -1, err
 	}
-	if cluster.closing.Load() {
+	cluster.gate.RLock()
+	defer cluster.gate.RUnlock()
+	if cluster.fenced {
 		return -1, &mirror.Error{Code: mirror.ReadOnlyTopic, Topic: tp.Topic, Partition: tp.Partition, Message: "producers are fenced here: clients move to the other cluster"}
 	}
-	if req.TransactionID == nil {
-		return cluster.memory.ProduceBatch(ctx, tp.Topic, tp.Partition, sent)
+	if info, transactional := batchOf(sent); transactional {
+		return cluster.transactions.produce(ctx, req, tp, info, sent)
 	}
-	return cluster.transactions.produce(ctx, req, tp, sent)
+	return cluster.memory.ProduceBatch(ctx, tp.Topic, tp.Partition, sent)
 }
 
 func (c *connection) fetch(ctx context.Context, r *request) (kmsg.Response, error) {
@@ -140,7 +142,7 @@ func (c *connection) fetch(ctx context.Context, r *request) (kmsg.Response, erro
 	defer late.Stop()
 	for {
 		size, ready := c.collect(ctx, req, resp)
-		if ready || size >= int(req.MinBytes) || len(req.Topics) == 0 {
+		if ready || size >= int(req.MinBytes) {
 			return resp, nil
 		}
 		select {

@@ -70,7 +70,7 @@ func with(replicas []int32, leader int32) []int32 {
 
 // led is who leads a partition, under which epoch, and the code where that is nobody.
 func (c *connection) led(ctx context.Context, tp mirror.TopicPartition) (leader, epoch int32, failed int16) {
-	is, err := c.front.cluster.leader(ctx, tp)
+	is, err := c.front.cluster.memory.Leader(ctx, tp)
 	switch {
 	case err != nil:
 		failed, _ = code(err)

@@ -33,8 +33,9 @@ type transactional struct {
 	open       bool
 	since      time.Time
 	partitions map[mirror.TopicPartition]struct{}
-	timer      *time.Timer // of the open transaction
-	ended      bool        // at least one has ended; committed says how the last one did
+	timer      *time.Timer        // of the open transaction
+	timedOut   *memlog.ProducerID // whose transaction was aborted because its time was over: it may come back (KIP-588)
+	ended      bool               // at least one has ended; committed says how the last one did
 	committed  bool
 	bumped     bool // its end raised the epoch (KIP-890)
 
@@ -103,10 +104,10 @@ func (co *coordinator) begin(ctx context.Context, name string, timeout time.Dura
 		id := t.producer
 		return &id, nil
 	}
-	if known != nil && (known.ID != t.producer.ID || known.Epoch > t.producer.Epoch) {
+	if known != nil && *known != t.producer && (t.timedOut == nil || *known != *t.timedOut) {
 		return nil, nil
 	}
-	t.timeout = timeout
+	t.timeout, t.timedOut = timeout, nil
 	if err := co.fence(ctx, t); err != nil {
 		return nil, err
 	}
@@ -172,13 +173,18 @@ func (co *coordinator) arm(t *transactional, after time.Duration) {
 		co.mu.Lock()
 		defer co.mu.Unlock()
 		if t.open && t.since.Equal(since) {
+			was := t.producer
+			t.timedOut = &was
 			_ = co.fence(ctx, t) // what cannot be marked now belongs to a mirror's copy, or to a cluster that ends
 		}
 	})
 }
 
-// end writes the markers and what offsets there are, under the producer's epoch of now. A partition that is a mirror's copy by now, or gone, gets none. Under mu.
+// end writes the markers and what offsets there are, under the producer's epoch of now: all of it, also when ctx ends meanwhile, for a coordinator that comes back would go on with it. A
+// partition that is a mirror's copy by now, or gone, gets none. Under mu.
 func (co *coordinator) end(ctx context.Context, t *transactional, commit bool) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), callBound)
+	defer stop()
 	t.timer.Stop()
 	t.open, t.ended, t.committed = false, true, commit
 	for tp := range t.partitions {
@@ -234,10 +240,9 @@ func (co *coordinator) cast(ctx context.Context, t *transactional, group string)
 }
 
 // produce appends a batch of a transaction. From Produce v12 on the partition joins it by that (KIP-890).
-func (co *coordinator) produce(ctx context.Context, req *kmsg.ProduceRequest, tp mirror.TopicPartition, sent []byte) (int64, error) {
-	info, transactional := batchOf(sent)
-	if !transactional {
-		return co.cluster.memory.ProduceBatch(ctx, tp.Topic, tp.Partition, sent)
+func (co *coordinator) produce(ctx context.Context, req *kmsg.ProduceRequest, tp mirror.TopicPartition, info mirror.BatchInfo, sent []byte) (int64, error) {
+	if req.TransactionID == nil {
+		return -1, memlog.ErrInvalidTransaction
 	}
 	co.mu.Lock()
 	defer co.mu.Unlock()
@@ -286,7 +291,7 @@ func (c *connection) addPartitions(ctx context.Context, r *request) (kmsg.Respon
 	for _, rt := range req.Topics {
 		for _, p := range rt.Partitions {
 			tp := mirror.TopicPartition{Topic: rt.Topic, Partition: p}
-			if _, err := c.front.cluster.leader(ctx, tp); err != nil {
+			if _, err := c.front.cluster.memory.Leader(ctx, tp); err != nil {
 				missing[tp] = true
 			}
 		}
@@ -370,6 +375,12 @@ const epochRaisedVersion = 5
 
 func (c *connection) endTransaction(ctx context.Context, r *request) (kmsg.Response, error) {
 	req, resp := r.Request.(*kmsg.EndTxnRequest), r.ResponseKind().(*kmsg.EndTxnResponse)
+	c.front.cluster.gate.RLock()
+	defer c.front.cluster.gate.RUnlock()
+	if c.front.cluster.fenced { // a COMMIT that the other cluster would not get
+		resp.ErrorCode = kerr.ProducerFenced.Code
+		return resp, nil
+	}
 	co := c.front.cluster.transactions
 	co.mu.Lock()
 	defer co.mu.Unlock()
