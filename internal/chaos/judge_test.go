@@ -15,9 +15,7 @@ type evidence struct {
 	partitions []partitionEvidence
 	events     []told
 	history    clienthistory.History
-	// Reported ranges that the faults explain, by topic: what an unclean election or a start over took from the copy, and topics whose records were deleted at the source.
-	mayDrop map[string][]clienthistory.Range
-	mayLose map[string]bool
+	mayDrop    map[string][]clienthistory.Range // what unclean elections and starts over took, by topic
 }
 
 // partitionEvidence is one partition.
@@ -83,21 +81,25 @@ func judge(e evidence) (found []finding) {
 		}
 	}
 	for _, x := range e.events {
-		switch x.Kind {
-		case "RecordsDropped":
-			if !slices.ContainsFunc(e.mayDrop[x.Topic], func(r clienthistory.Range) bool { return r.From <= x.From && x.To <= r.To }) {
-				found = append(found, finding{"unexplained", fmt.Sprintf("%s-%d", x.Topic, x.Partition), x.Text})
-			}
-		case "RecordsLost":
-			if !e.mayLose[x.Topic] {
-				found = append(found, finding{"unexplained", fmt.Sprintf("%s-%d", x.Topic, x.Partition), x.Text})
-			}
+		if (x.Kind == "RecordsDropped" || x.Kind == "RecordsLost") && !e.explains(x) {
+			found = append(found, finding{"unexplained", fmt.Sprintf("%s-%d", x.Topic, x.Partition), x.Text})
 		}
 	}
 	for _, a := range clienthistory.Check(history, final) {
 		found = append(found, finding{string(a.Kind), a.Partition.String(), a.String()})
 	}
 	return found
+}
+
+// explains says whether a fault explains what the mirror says was dropped from the copy or lost to it: a tail that an unclean election took, a start over, or what was deleted at the
+// source. The latter is gone from the copy too, and lies below its start.
+func (e *evidence) explains(x told) bool {
+	if x.Kind == "RecordsDropped" && slices.ContainsFunc(e.mayDrop[x.Topic], func(r clienthistory.Range) bool { return r.From <= x.From && x.To <= r.To }) {
+		return true
+	}
+	return slices.ContainsFunc(e.partitions, func(p partitionEvidence) bool {
+		return p.at == clienthistory.Partition{Topic: x.Topic, Partition: x.Partition} && p.trimmed && x.To <= p.disk.Start
+	})
 }
 
 type verdict = func(kind, format string, args ...any)

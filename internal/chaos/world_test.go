@@ -66,6 +66,7 @@ type effect struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
+	kafkatest.Require(t)
 	folder, err := os.MkdirTemp("", "chaos-")
 	if err != nil {
 		t.Fatal(err)
@@ -372,7 +373,7 @@ func (w *world) end() {
 		w.t.Fatal(err)
 	}
 
-	e := evidence{events: w.events(), history: l.history, mayDrop: w.mayDrop, mayLose: map[string]bool{short: true, payments: true}}
+	e := evidence{events: w.events(), history: l.history, mayDrop: w.mayDrop}
 	for _, at := range order1 {
 		p, err := w.gather(at, leaders[at], starts[at])
 		if err != nil {
