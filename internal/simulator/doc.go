@@ -28,6 +28,7 @@
 // The network: a request and its answer are events of their own; answers come late, twice, never, from the past; fetch replies are damaged, cut, or left empty. The destination:
 // logs whose replicas lag, that are full, slow, fenced by somebody, or fail before, after and half-way; a process that leads them crashes and keeps any prefix of whole batches that
 // is not shorter than what was replicated. The state store: statemachine.MemoryStore, whose writes fail before or after they are done, and whose sessions are taken over.
+// Consumer groups: members that come and go, offsets that move on and back, at the source and at the copy; metadatasync.Decide says where a mirror puts them, here it is asked, remembered and written.
 // Processes: killed, held up, overtaken. Operators: start, pause, stop, consent, recover, in both directions, rightly and wrongly.
 //
 // # What is not

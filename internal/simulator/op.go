@@ -89,10 +89,13 @@ var verbs = []struct {
 	{"fault", onMirror(opFault)},     // fault a-to-b Append before|after|half
 	{"fence", onLog(opFence)},        // fence B orders-0 [by=2]: somebody raises the leader epoch
 	{"full", onLog(opFull)},          // full B orders-0
+	{"group", onLog(opGroup)},        // group A orders-0 name=g1 [to=12]: consumers of a group have read up to there
 	{"hold", onMirror(opHold)},       // hold a-to-b: the newest process stands still
+	{"join", opMembers},              // join B g1: the group has members there
 	{"lag", onLog(opLag)},            // lag A orders-0 [n=1]: followers do not follow
 	{"launch", onMirror(opLaunch)},   // launch a-to-b: a process, if there is none
 	{"lead", onLog(opLead)},          // lead A orders-0 none|again
+	{"leave", opMembers},             // leave B g1
 	{"lose", opLose},                 // lose A: the cluster does not answer
 	{"network", onMirror(opNetwork)}, // network a-to-b cut|heal|black-hole, or delay|duplicate|reorder|past|corrupt|cut-reply|crowded with n= or by=
 	{"pause", onMirror(opPause)},

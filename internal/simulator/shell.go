@@ -104,6 +104,8 @@ type runner struct {
 	at         partition.Token    // … for this effect
 	pumping    bool
 	unsaid     []dropped // carried out and not told yet
+	moving     int       // writes of groups under way
+	quiesced   int       // how often the moving of groups was ended
 }
 
 type dropped struct{ from, to int64 }
@@ -153,6 +155,7 @@ func (m *mirror) launch() *process {
 	m.w.say("process %s begins", p.name)
 	p.serve()
 	m.w.after(refreshEvery, p.refresh)
+	m.w.after(groupsEvery, p.syncGroups)
 	return p
 }
 
@@ -389,7 +392,7 @@ func (r *runner) handle(ev partition.Event) {
 	case partition.Wish, partition.Recover: // a person did something
 		w.tell(func(m *model.World) { m.Wished(r.of, wishes[r.m.want]) })
 	}
-	if f := &ev.Fetch; ev.Kind == partition.Fetched && r.fetch != nil && ev.Token == r.fetch.token && !r.writing && r.state == statemachine.Mirroring &&
+	if f := &ev.Fetch; ev.Kind == partition.Fetched && r.m.newest() == r.p && r.fetch != nil && ev.Token == r.fetch.token && !r.writing && r.state == statemachine.Mirroring &&
 		f.Code == partition.FetchOK && len(f.Records) == 0 && !f.Crowded && f.HighWatermark > f.Offset {
 		w.tell(func(m *model.World) { m.EmptyFetch(r.of, f.Offset, f.HighWatermark) })
 	}
@@ -570,6 +573,9 @@ func (r *runner) perform(e partition.Effect, how failure) {
 		ev.Err = errors.New("unknown topic or partition")
 	case l.c.lost:
 		ev.Err = errCluster
+	case e.Kind == partition.QuiesceGroups:
+		r.quiesce(e, how)
+		return
 	case e.Kind == partition.AwaitReplicated || e.Kind == partition.AwaitTruncated:
 		r.wait(e)
 		return
@@ -674,7 +680,8 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 			l.setOpen(false, model.Mirror, by)
 			l.soon()
 		}
-	case partition.QuiesceGroups, partition.ClampGroups:
+	case partition.ClampGroups:
+		r.clamp(e.Offset)
 	case partition.SettleProducerIDs:
 		l.c.nextID = max(l.c.nextID, e.Offset+1)
 		w.tell(func(m *model.World) { m.Settled(l.c.name, e.Offset) })

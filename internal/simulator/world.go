@@ -16,6 +16,7 @@ var began = time.UnixMilli(1_700_000_000_000).UTC()
 
 // world is one run: clusters, mirrors, clients and time. One goroutine, no clock, no map iteration that anybody can see.
 type world struct {
+	groups   groups
 	cfg      Config
 	now      time.Duration
 	events   eventHeap

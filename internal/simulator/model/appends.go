@@ -106,6 +106,9 @@ func (w *World) against(m *member) bool {
 func (w *World) Began(of Of, call string) {
 	m := w.member(of)
 	m.began[call] = m.record.State
+	if l := w.log(of.At); call == "group" {
+		m.low, m.high = l.start, l.replicated
+	}
 	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
 }
 

@@ -65,14 +65,14 @@ func (w *World) Restarted(at At, who Who, by string, start int64) {
 		l.theirs = false
 	}
 	l.cut(-1)
-	l.start, l.end, l.replicated = start, start, start
+	l.start, l.end, l.replicated, l.risen = start, start, start, max(l.risen, start)
 }
 
 // mirrorRestarts: a copy begins again where the source's log starts: an empty one, one that ends before, under this policy, or one that a consent covers.
 func (w *World) mirrorRestarts(m *member, l *log, start int64) {
 	source, s := w.log(m.source), m.record.State
 	w.must(s == preparing || s == mirroring, "cut state", "spec §2", "%v begins again at %d in state %d", m.of, start, s)
-	w.must(start <= source.start || len(l.batches) == 0, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
+	w.must(start <= source.risen || len(l.batches) == 0, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
 	for _, v := range l.batches {
 		free := m.allows(v, l.start) || v.Kind != Data
 		w.must(free || start > l.end && m.loss == "restart", "restart", "decision 16", "%v begins again at %d and drops [%d, %d] at end %d, policy %q", m.of, start, v.Base, v.Last, l.end, m.loss)
@@ -95,7 +95,7 @@ func (w *World) StartRaised(at At, who Who, by string, start int64) {
 	for _, v := range l.alive {
 		v.expired = v.expired || v.Last < start
 	}
-	l.start = max(l.start, start)
+	l.start, l.risen = max(l.start, start), max(l.risen, start)
 	l.end, l.replicated = max(l.end, l.start), max(l.replicated, l.start)
 	l.batches = slices.DeleteFunc(l.batches, func(v *version) bool { return v.Last < start })
 }

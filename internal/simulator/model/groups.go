@@ -11,11 +11,12 @@ func (w *World) Active(cluster, name string, active bool) {
 func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32) {
 	g := w.group(at, name)
 	if g == nil {
-		g = &group{at, name, offset, who}
+		g = &group{at: at, name: name, offset: offset, who: who}
 		w.groups = append(w.groups, g)
 	}
 	if m := w.acting(at); who == Mirror && m != nil {
 		w.moves(m, w.log(at), *g, offset, epoch)
+		g.episode = m.record.Episode
 	}
 	g.offset, g.who = offset, who
 }
@@ -27,16 +28,20 @@ func (w *World) group(at At, name string) *group {
 	return nil
 }
 
-// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; none once the copy is open; none that is somebody else's.
+// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; none once the copy is open; none that is in use; none back that somebody else moved, but for the first time in an episode (what it has is from before).
 func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	s, limit, active := m.record.State, l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
 	if end := m.ended(); s == stopping && end != nil && end.LMO >= 0 {
 		limit = min(limit, end.LMO)
 	}
 	w.must(!l.open && s != stopped && s != paused, "group late", "decision 12, spec §6", "%v: group %s is moved to %d in state %d, open %v", l.at, g.name, offset, s, l.open)
-	w.must(offset >= l.start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
+	start := l.start
+	if _, told := m.began["group"]; told && s != stopping { // the log may have been cut since
+		start, limit = min(start, m.low), max(limit, m.high)
+	}
+	w.must(offset >= start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
-	w.must(!active && (g.who == Mirror || g.offset == offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
+	w.must(!active && (g.who == Mirror || g.offset <= offset || g.episode != m.record.Episode), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
 
 // restGroups: groups that a mirror moved, and nobody else did since, are where the source has them, within the copy.

@@ -656,8 +656,9 @@ var ruleStories = []struct {
 	}},
 	{"group owner", func(t *tale, wrong bool) {
 		t.mirrors()
-		t.Committed(b, pick(wrong, Clients, Mirror), "g", 3, 1)
-		t.Committed(b, Mirror, "g", 6, 1)
+		t.Committed(b, Mirror, "g", 1, 1)
+		t.Committed(b, pick(wrong, Clients, Mirror), "g", 6, 1)
+		t.Committed(b, Mirror, "g", 3, 1)
 	}},
 	{"group owner", func(t *tale, wrong bool) {
 		t.mirrors()
@@ -843,7 +844,7 @@ func TestEachRuleHasAStoryAndASource(t *testing.T) {
 			t.Errorf("there is no rule %q", name)
 		}
 	}
-	if lines > 720 {
+	if lines > 740 {
 		t.Errorf("the model has %d lines; it is to be read in one go, and that is enough", lines)
 	}
 }

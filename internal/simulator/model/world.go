@@ -26,6 +26,7 @@ func (v *version) with(o *version) bool { return max(v.born, o.born) < min(v.die
 type log struct {
 	at                     At
 	start, end, replicated int64
+	risen                  int64 // the highest start that it ever had
 	epoch                  int32
 	there, open, opened    bool // it exists; now; ever
 	stopped, ended         bool // a mirror of it was STOPPED once; recorded where it ended
@@ -45,6 +46,7 @@ type member struct {
 	stop, person, acted   bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure was being written; since the last record
 	process, loss         string
 	consents              map[gap]int32    // by range: the episode
+	low, high             int64            // the copy's start and replicated end when a group was last to be moved
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
 	opened                int32            // episode in which the gate was opened, −1 none
 	beyond                bool             // MIRRORING was reached since the last PREPARING
@@ -57,10 +59,11 @@ type gap struct{ from, to int64 }
 
 // group is a group's committed offset of a partition, and who moved it last.
 type group struct {
-	at     At
-	name   string
-	offset int64
-	who    Who
+	at      At
+	name    string
+	offset  int64
+	who     Who
+	episode int32 // of the mirror that moved it last
 }
 
 // World is all that was told so far. Not safe for concurrent use. Every method judges what it is told and then believes it, so that one fault is told once.
@@ -158,6 +161,14 @@ func (l *log) latest() int32 {
 func (l *log) from(end int64) []*version {
 	i, _ := slices.BinarySearchFunc(l.batches, end, func(v *version, end int64) int { return cmp.Compare(v.Last, end) })
 	return l.batches[i:]
+}
+
+// present is the latest epoch of what lies in it: a log's epochs may be read from there anew after compaction.
+func (l *log) present() int32 {
+	if len(l.batches) == 0 {
+		return -1
+	}
+	return l.batches[len(l.batches)-1].LeaderEpoch
 }
 
 func (l *log) add(b Batch, who Who) {

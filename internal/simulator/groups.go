@@ -1,0 +1,254 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/clustermirror/clustermirror/internal/metadatasync"
+	"github.com/clustermirror/clustermirror/internal/partition"
+	"github.com/clustermirror/clustermirror/internal/simulator/model"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// groupsEvery is how often a process looks at groups.
+const groupsEvery = 4 * time.Second
+
+// groups are the consumer groups of both clusters, and what mirrors remember of them.
+type groups struct {
+	placed   []*placed
+	active   []member
+	memories []*memory
+}
+
+// member is a group that has members at a cluster.
+type member struct {
+	c    *cluster
+	name string
+}
+
+// placed is where a group is in one log.
+type placed struct {
+	name string
+	l    *partitionLog
+	at   metadatasync.Offset
+}
+
+// memory is what a mirror remembers, durably, of a group in one partition.
+type memory struct {
+	m       *mirror
+	name    string
+	l       *partitionLog
+	episode int32
+	metadatasync.Memory
+}
+
+func (g *groups) find(name string, l *partitionLog) *placed {
+	for _, p := range g.placed {
+		if p.name == name && p.l == l {
+			return p
+		}
+	}
+	return nil
+}
+
+func (g *groups) isActive(c *cluster, name string) bool {
+	for _, a := range g.active {
+		if a.c == c && a.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *groups) memory(m *mirror, name string, l *partitionLog) *memory {
+	for _, k := range g.memories {
+		if k.m == m && k.name == name && k.l == l {
+			return k
+		}
+	}
+	k := &memory{m: m, name: name, l: l, episode: -1, Memory: metadatasync.Forgotten()}
+	g.memories = append(g.memories, k)
+	return k
+}
+
+// place commits a group's offset.
+func (w *world) place(name string, l *partitionLog, at metadatasync.Offset, who model.Who) {
+	p := w.groups.find(name, l)
+	if p == nil {
+		p = &placed{name: name, l: l}
+		w.groups.placed = append(w.groups.placed, p)
+	}
+	p.at = at
+	w.say("group %s of %v is at %d", name, l.at, at.Offset)
+	w.tell(func(m *model.World) { m.Committed(l.at, who, name, at.Offset, at.LeaderEpoch) })
+}
+
+// epochBelow is the leader epoch of the last batch below an offset.
+func (l *partitionLog) epochBelow(offset int64) int32 {
+	epoch := int32(metadatasync.None)
+	for i := range l.batches {
+		if h := &l.batches[i].h; h.BaseOffset < offset {
+			epoch = h.LeaderEpoch
+		}
+	}
+	return epoch
+}
+
+// opGroup is a consumer that has read up to somewhere.
+func opGroup(w *world, l *partitionLog, o *words) {
+	name := o.set["name"]
+	if l.c.lost || name == "" {
+		return
+	}
+	to := min(max(o.number("to", l.high), l.start), l.high)
+	w.place(name, l, metadatasync.Offset{Offset: to, LeaderEpoch: l.epochBelow(to)}, model.Clients)
+}
+
+// opMembers lets a group have members at a cluster, or none.
+func opMembers(w *world, o *words) error {
+	c, name := w.cluster(o.arg(0)), o.arg(1)
+	if c == nil || name == "" {
+		return errors.New("cluster and group are wanted")
+	}
+	is := w.groups.isActive(c, name)
+	if comes := o.verb == "join"; comes != is {
+		if comes {
+			w.groups.active = append(w.groups.active, member{c, name})
+		} else {
+			for i, a := range w.groups.active {
+				if a.c == c && a.name == name {
+					w.groups.active = append(w.groups.active[:i:i], w.groups.active[i+1:]...)
+					break
+				}
+			}
+		}
+		w.tell(func(m *model.World) { m.Active(c.name, name, comes) })
+	}
+	return nil
+}
+
+// syncGroups looks at the source's groups now and then, and moves those of the copies.
+func (p *process) syncGroups() {
+	if !p.up {
+		return
+	}
+	m, w := p.m, p.m.w
+	w.after(groupsEvery, p.syncGroups)
+	p.guard(func() {
+		if m.want != statemachine.WantMirroring || len(p.runners) == 0 {
+			return
+		}
+		m.call(nil, "groups", func(error) {}, func() func() {
+			type look struct {
+				r    *runner
+				name string
+				at   metadatasync.Offset
+			}
+			var looks []look
+			for _, r := range p.runners {
+				src := m.source.log(r.l.at.Topic, r.l.at.Partition)
+				for _, g := range w.groups.placed {
+					if src != nil && g.l == src {
+						looks = append(looks, look{r, g.name, g.at})
+					}
+				}
+			}
+			return func() {
+				p.guard(func() {
+					for _, k := range looks {
+						k.r.follow(k.name, k.at)
+					}
+				})
+			}
+		})
+	})
+}
+
+// follow moves one group in one partition to where the source has it.
+func (r *runner) follow(name string, source metadatasync.Offset) {
+	if r.halted || r.state != statemachine.Mirroring || r.l.gone || r.l.c.lost || r.m.newest() != r.p {
+		return
+	}
+	k := r.w.groups.memory(r.m, name, r.l)
+	r.move(k, metadatasync.Look{Source: &source, Copy: r.copyOf(r.l.high, r.l.end), Memory: k.Memory, First: k.episode != r.episode}, r.quiesced)
+	k.episode = r.episode
+}
+
+func (r *runner) copyOf(replicated, end int64) metadatasync.Copy {
+	return metadatasync.Copy{Start: r.l.start, Replicated: replicated, End: end, LeaderEpoch: r.l.epoch, EpochBelow: r.l.epochBelow}
+}
+
+// move decides, remembers, and writes; the write takes a while, and is not begun when the partition's groups have been ended since.
+func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
+	w, l := r.w, r.l
+	if d := w.groups.find(k.name, l); d != nil {
+		at := d.at
+		look.Destination = &at
+	}
+	look.Active = w.groups.isActive(l.c, k.name)
+	d := metadatasync.Decide(look)
+	k.Memory = d.Memory
+	if d.Write == nil || turn != r.quiesced {
+		return
+	}
+	to := *d.Write
+	r.moving++
+	w.tell(func(m *model.World) { m.Began(r.of, "group") })
+	w.after(l.slow+w.jitter(r.purpose(40), 100*time.Microsecond, 40*time.Millisecond), func() {
+		r.moving--
+		switch now := w.groups.find(k.name, l); {
+		case l.gone || l.c.lost:
+		case w.groups.isActive(l.c, k.name):
+			w.stats.fault("group refused: it has members", r.state)
+		case now == nil && look.Destination != nil, now != nil && (look.Destination == nil || now.at.Offset != look.Destination.Offset):
+			w.stats.fault("group moved by somebody in this moment", r.state)
+		default:
+			w.place(k.name, l, to, model.Mirror)
+		}
+	})
+}
+
+// quiesce ends the moving of a partition's groups, and waits for what is under way, for a bounded time.
+func (r *runner) quiesce(e partition.Effect, how failure) {
+	w := r.w
+	r.quiesced++
+	ev := partition.Event{Kind: partition.Done, Token: e.Token}
+	if how != fine {
+		ev.Err = errLost
+	}
+	until := w.now + callBound
+	var look func()
+	look = func() {
+		switch {
+		case r.moving == 0:
+			r.answer(ev)
+		case w.now >= until:
+			w.stats.fault("group writes do not end", r.state)
+			ev.Err = context.DeadlineExceeded
+			r.answer(ev)
+		default:
+			w.after(10*time.Millisecond, func() { r.p.guard(look) })
+		}
+	}
+	look()
+}
+
+// clamp puts the groups that the mirror wrote to where the source had them last, and not beyond where the mirror ended.
+func (r *runner) clamp(end int64) {
+	for _, k := range r.w.groups.memories {
+		if k.m == r.m && k.l == r.l && k.Seen != metadatasync.None {
+			source := metadatasync.Offset{Offset: k.Seen, LeaderEpoch: k.SeenEpoch}
+			look := metadatasync.Look{Source: &source, Copy: r.copyOf(end, end), Memory: k.Memory}
+			if d := r.w.groups.find(k.name, r.l); d != nil {
+				at := d.at
+				look.Destination = &at
+			}
+			look.Active = r.w.groups.isActive(r.l.c, k.name)
+			d := metadatasync.Decide(look)
+			if k.Memory = d.Memory; d.Write != nil {
+				r.w.place(k.name, r.l, *d.Write, model.Mirror)
+			}
+		}
+	}
+}
