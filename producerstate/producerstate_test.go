@@ -683,3 +683,17 @@ func BenchmarkObserve(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*2*transactions), "ns/batch")
 }
+
+// TestWhoHasSomethingOpenAtTheLogsBeginningIsNotForgotten: offset 0 is an offset. Neither age nor a raised start takes a producer away whose transaction begins there.
+func TestWhoHasSomethingOpenAtTheLogsBeginningIsNotForgotten(t *testing.T) {
+	m := observed(t, history{{kind: transactional, base: 0, last: 4, id: 7, at: 1}, {kind: data, base: 5, last: 9, id: 8, at: 1}, {kind: transactional, base: 10, last: 14, id: 7, sequence: 5, at: 1}})
+	m.Expire(1 << 40)
+	m.RaiseStart(3) // inside the first batch
+	m.RaiseStart(8)
+	if got := m.Producers(); len(got) != 1 || got[0].ID != 7 || got[0].OpenSince != 0 {
+		t.Errorf("producers %+v", got)
+	}
+	if got := m.InFlight(); len(got) != 1 || got[0].FirstOffset != 0 {
+		t.Errorf("in flight %+v", got)
+	}
+}

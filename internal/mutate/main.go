@@ -12,7 +12,7 @@
 //
 // internal/mutate/equivalent.txt lists mutants that change nothing that anybody could see, each with the reason. They are not counted; a line that no longer fits any mutant is an error.
 //
-// At the end it prints the survivors as diffs, and a table. The exit status is 1 if less than four fifths are killed, in all together or in a package (in a part of
+// Survivors are printed as they are found, as diffs, and at the end a table. The exit status is 1 if less than four fifths are killed, in all together or in a package (in a part of
 // the mutants: of which 20 or more were tried).
 package main
 
@@ -26,7 +26,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -117,14 +116,13 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 			chosen = chosen[:min(o.sample, len(chosen))]
 		}
 	}
-	fates, err := try(ctx, work, o, all, chosen)
-	if err != nil {
-		return false, err
-	}
-	for _, f := range slices.SortedFunc(slices.Values(fates), func(a, b fate) int { return a.mutant.number - b.mutant.number }) {
+	fates, err := try(ctx, work, o, all, chosen, func(f fate) {
 		if !f.killed() {
 			printDiff(out, f.mutant)
 		}
+	})
+	if err != nil {
+		return false, err
 	}
 	ok = table(out, o, all, equivalents, fates)
 	fmt.Fprintf(out, "%d mutants tried, %d not tried, in %v\n", len(fates), len(chosen)-len(fates), time.Since(began).Round(time.Second))

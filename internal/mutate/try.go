@@ -39,8 +39,8 @@ type program struct {
 // simulatorProgram is the command that runs the simulator.
 const simulatorProgram = "./internal/simulator/simulate"
 
-// try runs mutants, two at a time, until time is over.
-func try(ctx context.Context, work string, o options, all []*mutated, chosen []*mutant) ([]fate, error) {
+// try runs mutants, two at a time, until time is over, and tells each one's fate, never two at once.
+func try(ctx context.Context, work string, o options, all []*mutated, chosen []*mutant, tell func(fate)) ([]fate, error) {
 	programs := map[string]*program{}
 	for _, m := range all {
 		if !slices.ContainsFunc(chosen, func(c *mutant) bool { return c.pkg == m.pkg }) {
@@ -63,6 +63,7 @@ func try(ctx context.Context, work string, o options, all []*mutated, chosen []*
 	fates := make([]*fate, len(chosen))
 	errs := make([]error, len(chosen))
 	var wg sync.WaitGroup
+	var telling sync.Mutex
 	slots := make(chan struct{}, 2)
 	for i, m := range chosen {
 		slots <- struct{}{}
@@ -78,9 +79,13 @@ func try(ctx context.Context, work string, o options, all []*mutated, chosen []*
 				e, err = sim.run(ctx, m.number)
 				f.simulator = e.red || e.hung
 			}
-			if fates[i], errs[i] = f, err; err != nil {
-				fates[i] = nil
+			if errs[i] = err; err != nil {
+				return
 			}
+			fates[i] = f
+			telling.Lock()
+			defer telling.Unlock()
+			tell(*f)
 		})
 	}
 	wg.Wait()

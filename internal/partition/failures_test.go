@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +89,15 @@ func failEachOf(t *testing.T, staysOpen bool, begin func(t *testing.T) *world, e
 					continue // the shell finds out whether it was written
 				default:
 					failed[e.Kind] = true
+					awaited := w.core.await == e.Token
 					w.answer(0, f)
+					switch e.Kind {
+					case CheckSource, AskEpoch, AddFetcher, Continue: // a question to the source is answered, or it is not
+						awaited = awaited && f == failBefore
+					}
+					if s := w.core.Status(); awaited && !w.core.held && !strings.Contains(s.Waiting+w.told(), errLost.Error()) {
+						t.Fatalf("failure %d at %d %v is not told: %v, waiting %q\n%s", f, k, e.Kind, s.Record, s.Waiting, w.out.String())
+					}
 				}
 				w.rest(t)
 				if got := end(w); got != want {
@@ -99,6 +109,16 @@ func failEachOf(t *testing.T, staysOpen bool, begin func(t *testing.T) *world, e
 	if len(failed) == 0 {
 		t.Fatal("nothing failed")
 	}
+}
+
+// told is what the record will say that is being written.
+func (w *world) told() string {
+	for _, e := range w.pending {
+		if e.Kind == Persist {
+			return e.Record.ErrorMessage
+		}
+	}
+	return ""
 }
 
 // rest is settle; a fetch that waits gets what there is, and at last an empty reply, as a long poll that is over.
@@ -503,6 +523,123 @@ func TestFailPartitionInEachState(t *testing.T) {
 			r := w.core.Status().Record
 			if r.State != c.state || r.RetryAttempt != c.attempt || r.ErrorMessage != c.message {
 				t.Errorf("%v, attempt %d, %q; want %v, %d, %q\n%s", r.State, r.RetryAttempt, r.ErrorMessage, c.state, c.attempt, c.message, w.out.String())
+			}
+		})
+	}
+}
+
+// TestSpec5FailureWhileTheEpochIsRaised: the stop itself has to raise the leader epoch above the last mirror epoch, because the log came back from a restart with a lower one.
+func TestSpec5FailureWhileTheEpochIsRaised(t *testing.T) {
+	failEach(t, func(t *testing.T) *world {
+		w := stoppable(t)
+		w.log.leaderEpoch = 5
+		w.wish(statemachine.WantStopped)
+		return w
+	}, func(w *world) string {
+		const log = "[0, 23) 0-4/e5/P7.0T 5-5/e5/COMMIT:P7.0 6-9/e5/P9.0T 10-14/e5 15-19/e5/P7.0T 20-20/e6/ABORT:P9.0 21-21/e6/ABORT:P7.0 22-22/e6/RESET"
+		if w.log.owner != OwnerOpen || w.stored.State != statemachine.Stopped || w.log.batchLog.String() != log || w.lme.Offset != 20 {
+			t.Fatalf("%v, %v, log %v, %+v\n%s", w.log.owner, w.stored.State, &w.log.batchLog, w.lme, w.out.String())
+		}
+		return fmt.Sprintf("%+v", *w.lme)
+	})
+}
+
+// TestSpec5GroupsThatCannotBeQuiescedInTime: the offset sync ends within a bound, or the stop goes on without; any other error fails the stop, which is tried again.
+func TestSpec5GroupsThatCannotBeQuiescedInTime(t *testing.T) {
+	for _, late := range []bool{true, false} {
+		w := stoppable(t)
+		w.wish(statemachine.WantStopped)
+		for w.pending[0].Kind != QuiesceGroups {
+			w.answer(0, noFault)
+		}
+		e := w.pending[0]
+		w.pending = w.pending[1:]
+		err := errLost
+		if late {
+			err = fmt.Errorf("groups: %w", context.DeadlineExceeded)
+		}
+		w.notes = nil
+		w.step(Event{Kind: Done, Token: e.Token, Err: err})
+		w.settle(t)
+		failed := slices.ContainsFunc(w.notes, func(n Note) bool { return n.Kind == StateChanged && n.To == statemachine.Failed })
+		if failed == late || w.stored.State != statemachine.Stopped {
+			t.Errorf("late %v: failed %v, %v\n%s", late, failed, w.stored.State, w.out.String())
+		}
+	}
+}
+
+// TestF10ABatchThatIsCutProvesNothing: no whole batch fits into the reply. That there is a piece of one shows that the source has something there: it is no hole (F-05), and is fetched again after a wait; one that
+// is too large for the limit asked for is fetched again at once, and one that is too large for the destination fails (F-12).
+func TestF10ABatchThatIsCutProvesNothing(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		cut         int32
+		records     int // bytes of the batch that came
+		limit       int32
+		state       statemachine.State
+		wait        bool
+		nothingLeft bool
+	}{
+		{"a piece", 0, 30, 0, statemachine.Mirroring, true, false},
+		{"one byte", 0, 1, 0, statemachine.Mirroring, true, false},
+		{"a piece of one that is larger than was asked for", 5000, 30, 0, statemachine.Mirroring, false, false},
+		{"a piece of one that the destination takes", 5000, 30, 5000, statemachine.Mirroring, false, false},
+		{"a piece of one that the destination does not take", 5001, 30, 5000, statemachine.Failed, false, false},
+		{"nothing", 0, 0, 0, statemachine.Mirroring, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := stoppable(t)
+			w.core.cfg.MaxBatch = c.limit
+			e := w.parked
+			w.parked = nil
+			w.step(Event{Kind: Fetched, Token: e.Token, Fetch: Fetch{Offset: 20, LeaderEpoch: 5, HighWatermark: 30, LogStart: 0, LeaderID: -1, CurrentEpoch: -1, CutBatch: c.cut,
+				Records: data(20, 29, 5, 10, -1, 0, 0, false, "x")[:c.records]}})
+			if w.pending[0].Kind == CheckSource { // whether it reads from remote storage (F-86)
+				w.src.end2 = 30
+				w.answer(0, noFault)
+			}
+			last := w.pending[len(w.pending)-1]
+			for _, p := range w.pending {
+				if p.Kind == Continue {
+					last = p
+				}
+			}
+			if s := w.core.Status(); last.Record.State != c.state && s.Record.State != c.state || s.NothingLeft != c.nothingLeft {
+				t.Errorf("%v, %v, nothing left: %v", last.Kind, s.Record.State, s.NothingLeft)
+			}
+			if c.state == statemachine.Mirroring && (last.Kind != Continue || last.Offset != 20 || (last.Bound > 0) != c.wait) {
+				t.Errorf("next %v at %d after %v", last.Kind, last.Offset, last.Bound)
+			}
+		})
+	}
+}
+
+// TestF33WhomTheLogWasCopiedFrom: a record without the source's cluster is followed by what the last stop recorded, unless this mirror has never run; a source that is another cluster is refused.
+func TestF33WhomTheLogWasCopiedFrom(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		state  statemachine.State
+		record string
+		lme    string
+		failed bool
+	}{
+		{"of the record", statemachine.Mirroring, "B", "A", true},
+		{"of the record, and it is", statemachine.Mirroring, "A", "B", false},
+		{"of the last stop", statemachine.Mirroring, "", "B", true},
+		{"of the last stop, and it is", statemachine.Mirroring, "", "A", false},
+		{"of another mirror's stop", statemachine.Unknown, "", "B", false},
+		{"nobody knows", statemachine.Mirroring, "", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld()
+			w.src.add(toBatches(data(0, 9, 0, 10, -1, 0, 0, false, "a"))[0])
+			w.stored = statemachine.PartitionState{State: c.state, StateEpoch: 3, Episode: 2, SourceClusterID: c.record, PreviousState: statemachine.Unknown}
+			w.lme = &statemachine.LastMirrorEpoch{Epoch: -1, Offset: 0, SourceClusterID: c.lme, Episode: 1}
+			w.load()
+			w.wish(statemachine.WantMirroring)
+			w.run(100, nil)
+			if failed := w.stored.State == statemachine.Failed; failed != c.failed || failed && !strings.Contains(w.stored.ErrorMessage, "source cluster id B != A") {
+				t.Errorf("%v: %q\n%s", w.stored.State, w.stored.ErrorMessage, w.out.String())
 			}
 		})
 	}

@@ -41,9 +41,6 @@ func (c *Core) Status() Status {
 		HighestProducerID: c.highestProducerID(), LostFrom: c.lostFrom, LostTo: c.lostTo,
 		Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade,
 	}
-	if !c.ended() {
-		s.LME = nil
-	}
 	if c.needs != nil {
 		n := *c.needs
 		s.Needs = &n
