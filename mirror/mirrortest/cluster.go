@@ -208,13 +208,9 @@ func (c *Cluster) removeMembers(ctx context.Context) error {
 		}
 		for _, m := range info.Members {
 			switch g.GroupType {
-			case "consumer":
+			case "consumer": // KIP-848
 				req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 				req.Group, req.MemberID, req.MemberEpoch, req.InstanceID = g.Group, m.MemberID, -1, m.InstanceID
-				_, err = req.RequestWith(ctx, c.inner)
-			case "share":
-				req := kmsg.NewPtrShareGroupHeartbeatRequest()
-				req.GroupID, req.MemberID, req.MemberEpoch = g.Group, m.MemberID, -1
 				_, err = req.RequestWith(ctx, c.inner)
 			default:
 				req := kmsg.NewPtrLeaveGroupRequest()

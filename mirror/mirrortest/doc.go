@@ -61,7 +61,7 @@
 //
 //   - A killed cluster turns clients away instead of refusing the connection, its members are gone from their groups at once, and it keeps its ports and all that was acknowledged.
 //   - One replica, no quotas, no TLS, no SASL, no access rules that refuse; retention and compaction happen only when Memory is told to; settings of topics change nothing.
-//   - Share groups work as kfake has them on its own empty logs: not at all. __consumer_offsets and the mirror's own topics are not topics here: what a mirror recorded is read in memory.
+//   - No share groups (KIP-932): their requests are not offered. __consumer_offsets and the mirror's own topics are not topics here: what a mirror recorded is read in memory.
 //   - A fetch waits 50 ms at most. The mirror looks at groups and topics every 20 ms.
 //   - A client that is closed while its cluster is dead may wait for it (franz-go in a group: 40 s). Close it before KillPrimary, or do not wait for it.
 //

@@ -285,7 +285,14 @@ type rawReply struct {
 	frame []byte
 }
 
-// apiVersions has kfake's answer without what brokers offer only where somebody collects it (KIP-714): clients would wait for it when they close.
+// hidden are requests that are not offered: clients' telemetry, as at a broker where nobody collects it (KIP-714; clients would wait for it when they close), and share groups (KIP-932), which kfake would
+// read from its own logs, and they are empty.
+var hidden = []kmsg.Key{
+	kmsg.GetTelemetrySubscriptions, kmsg.PushTelemetry, kmsg.ShareGroupHeartbeat, kmsg.ShareGroupDescribe, kmsg.ShareFetch, kmsg.ShareAcknowledge, kmsg.DescribeShareGroupOffsets,
+	kmsg.AlterShareGroupOffsets, kmsg.DeleteShareGroupOffsets,
+}
+
+// apiVersions has kfake's answer without what is hidden.
 func (c *connection) apiVersions(ctx context.Context, r *request) (kmsg.Response, error) {
 	reply, err := c.pass(ctx, r.frame)
 	if err != nil {
@@ -300,7 +307,7 @@ func (c *connection) apiVersions(ctx context.Context, r *request) (kmsg.Response
 	}
 	resp := got.(*kmsg.ApiVersionsResponse)
 	resp.ApiKeys = slices.DeleteFunc(resp.ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool {
-		return k.ApiKey == kmsg.GetTelemetrySubscriptions.Int16() || k.ApiKey == kmsg.PushTelemetry.Int16()
+		return slices.Contains(hidden, kmsg.Key(k.ApiKey))
 	})
 	return resp, nil
 }

@@ -257,6 +257,76 @@ func TestTransactionsEnd(t *testing.T) {
 	}
 }
 
+// TestKilledInATransaction: a transaction that is open when the cluster dies is open when it is back, and its time goes on: it is aborted.
+func TestKilledInATransaction(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, 1)
+	ctx := bounded(t)
+	if err := c.CreateTopic("orders", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	cl := client(t, c, kgo.TransactionalID("tx"), kgo.DefaultProduceTopic("orders"), kgo.TransactionTimeout(20*time.Millisecond), kgo.RecordDeliveryTimeout(time.Second))
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	produce(ctx, t, cl, "open")
+	c.Kill()
+	open := func() bool {
+		known, err := c.Memory().Producers(ctx, "orders", 0)
+		return err == nil && len(known) == 1 && known[0].OpenSince == 0
+	}
+	if !open() {
+		t.Error("the transaction did not survive")
+	}
+	c.Revive()
+	until(ctx, t, "it is aborted", func() bool { return !open() })
+	if got := committedBelow(ctx, t, c); len(got) > 0 {
+		t.Errorf("read committed: %v", got)
+	}
+}
+
+// committedBelow reads what is committed below a plain record that it adds.
+func committedBelow(ctx context.Context, t *testing.T, c *mirrortest.Cluster) []string {
+	t.Helper()
+	produce(ctx, t, client(t, c, kgo.DefaultProduceTopic("orders")), "behind")
+	got := consume(ctx, t, c, "orders", 1, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if got[len(got)-1] != "behind" {
+		t.Errorf("the last record is %q", got[len(got)-1])
+	}
+	return got[:len(got)-1]
+}
+
+// TestWhatIsOffered: what newer tools ask of topics is answered with leaders as they are; share groups and telemetry are not offered.
+func TestWhatIsOffered(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, 2)
+	ctx := bounded(t)
+	if err := c.CreateTopic("orders", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	moved, err := c.Memory().ElectLeader("orders", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := client(t, c)
+	req := kmsg.NewPtrDescribeTopicPartitionsRequest()
+	topic := kmsg.NewDescribeTopicPartitionsRequestTopic()
+	topic.Topic = "orders"
+	req.Topics, req.ResponsePartitionLimit = append(req.Topics, topic), 10
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := resp.Topics[0].Partitions[0]; p.LeaderID != moved.Leader-1 || p.LeaderEpoch != moved.LeaderEpoch || !slices.Contains(p.ISR, p.LeaderID) {
+		t.Errorf("%+v, not %+v", p, moved)
+	}
+	for _, req := range []kmsg.Request{kmsg.NewPtrShareFetchRequest(), kmsg.NewPtrShareGroupHeartbeatRequest(), kmsg.NewPtrGetTelemetrySubscriptionsRequest()} {
+		if resp, err := cl.Broker(0).Request(ctx, req); err == nil {
+			t.Errorf("%T was answered: %+v", req, resp)
+		}
+	}
+}
+
 // until polls.
 func until(ctx context.Context, t testing.TB, what string, ok func() bool) {
 	t.Helper()
