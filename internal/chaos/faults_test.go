@@ -437,9 +437,14 @@ func (w *world) recreate() {
 	w.bear()
 	n := len(w.events())
 	var reason string
+	asked := false
 	eventually(w.t, "the mirror refuses the new topic", func() (bool, string) {
 		p := w.one(reborn, 0)
 		reason = p.Reason
+		if p.RetryAttempt == statemachine.NonRetryable && p.NeedsConsent == nil && !asked {
+			w.m.do(order{Do: "recover", Topics: []string{reborn}}) // it saw that the topic was gone, and leaves what comes then to a person
+			asked = true
+		}
 		return p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable && p.NeedsConsent != nil, w.words()
 	})
 	w.mayDrop[reborn] = []clienthistory.Range{clienthistory.Above(0)} // by the operator's consent

@@ -31,7 +31,7 @@ type setup struct {
 }
 
 type order struct {
-	Do        string // status, start, startover, pause, resume, plan, failover, produce, limit, close
+	Do        string // status, start, startover, recover, pause, resume, plan, failover, produce, limit, close
 	Topics    []string
 	Topic     string
 	Partition int32
@@ -177,6 +177,8 @@ func (p *process) obey(o order, a *answer) (err error) {
 		_, err = p.mirror.Admin().Pause(ctx, o.Topics, mirror.PauseOptions{})
 	case "resume":
 		_, err = p.mirror.Admin().Resume(ctx, o.Topics, mirror.ResumeOptions{})
+	case "recover":
+		_, err = p.mirror.Admin().Recover(ctx, o.Topics, mirror.RecoverOptions{})
 	case "plan":
 		plan := mirror.PlanFailover(p.mirror.Snapshot(), mirror.FailoverOptions{})
 		a.Plan, err = plan.JSON()
