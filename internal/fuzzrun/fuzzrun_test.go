@@ -19,7 +19,7 @@ func module(t *testing.T) string {
 		"go.mod":    "module example.com/m\n\ngo 1.26\n",
 		"m.go":      "package m\n",
 		"none/n.go": "package none\n",
-		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc FuzzHolds(f *testing.F) {\n\tf.Add(\"a\")\n\tf.Fuzz(func(t *testing.T, s string) {})\n}\n\n" +
+		"m_test.go": "package m\n\nimport \"testing\"\n\ntype s struct{}\n\nfunc (s) FuzzMethod(f *testing.F) {}\n\nfunc FuzzHolds(f *testing.F) {\n\tf.Add(\"a\")\n\tf.Fuzz(func(t *testing.T, s string) {})\n}\n\n" +
 			"func FuzzFails(f *testing.F) {\n\tf.Add(\"a\")\n\tf.Fuzz(func(t *testing.T, s string) {\n\t\tif len(s) > 0 && s[0] != 'a' {\n\t\t\tt.Error(\"not an a\")\n\t\t}\n\t})\n}\n",
 	} {
 		path := filepath.Join(dir, name)
@@ -49,6 +49,9 @@ func TestTargetsAreFoundRunAndTold(t *testing.T) {
 	}
 	if kept, err := filepath.Glob(filepath.Join(dir, "testdata", "fuzz", "FuzzFails", "*")); err != nil || len(kept) != 1 {
 		t.Errorf("%v: %q was kept", err, kept)
+	}
+	if r, err := run(t.Context(), &out, dir, target{"example.com/m", "FuzzNotThere"}, time.Second, 1); err != nil || !r.failed {
+		t.Errorf("a target that is not there: %+v, %v", r, err)
 	}
 	if err := fuzz(t.Context(), &out, options{dir: dir, match: regexp.MustCompile("nothing"), total: time.Second}); err == nil {
 		t.Error("no target, and that is fine")
@@ -87,8 +90,5 @@ func TestProgressIsRead(t *testing.T) {
 		"fuzz: elapsed: 6s, execs: 680218 (118402/sec), new interesting: 14 (total: 205)\nPASS\n"
 	if got := read([]byte(said)); got != (result{executions: 680218, inputs: 14}) {
 		t.Errorf("%+v", got)
-	}
-	if _, err := listed([]byte("{no")); err == nil {
-		t.Error("no JSON, and no error")
 	}
 }

@@ -5,7 +5,7 @@
 //	go run ./internal/fuzzrun -for 10m -match batch # those whose package or name matches
 //	go run ./internal/fuzzrun -list                 # their names
 //
-// The targets are those that go test lists, so a new one runs without being named anywhere. The time to compile is not part of -for. Inputs that reach new code stay in
+// The targets are found in the tests' files, so a new one runs without being named anywhere. The time to compile is not part of -for. Inputs that reach new code stay in
 // Go's cache, from where the next run goes on. An input that fails is written to testdata/fuzz of the target's package, as go test does: together with the repair it is
 // the regression test. The last line is a summary; the exit status is 1 on a failure, and when no target ran.
 package main

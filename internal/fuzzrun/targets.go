@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
@@ -23,66 +26,54 @@ type target struct {
 
 func (t target) String() string { return t.pkg + " " + t.name }
 
-// targets lists the fuzz functions of the module in dir, in order of package and name. go test says which they are; only packages in whose tests one is declared are asked,
-// since each has to be linked for that.
+// targets lists the fuzz functions of the module in dir, in order of package and name, as go test would with -list; that has to link every package's tests, which takes minutes.
+// The files are those that go list names, so the same build constraints hold.
 func targets(ctx context.Context, dir string) ([]target, error) {
-	packages, err := declaring(ctx, dir)
-	if err != nil || len(packages) == 0 {
-		return nil, err
-	}
-	out, err := command(ctx, dir, append([]string{"test", "-list", "^Fuzz", "-json"}, packages...)...)
-	if err != nil {
-		return nil, err
-	}
-	return listed(out)
-}
-
-// listed reads what go test -list -json prints: events, of which the outputs are names, a line each.
-func listed(out []byte) ([]target, error) {
-	var all []target
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var event struct{ Action, Package, Output string }
-		if err := d.Decode(&event); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("go test -list -json: %w", err)
-		}
-		if name := strings.TrimSpace(event.Output); event.Action == "output" && strings.HasPrefix(name, "Fuzz") {
-			all = append(all, target{event.Package, name})
-		}
-	}
-	slices.SortFunc(all, func(a, b target) int { return strings.Compare(a.String(), b.String()) })
-	return all, nil
-}
-
-// declaring lists the packages in whose test files a fuzz function is declared.
-func declaring(ctx context.Context, dir string) ([]string, error) {
 	out, err := command(ctx, dir, "list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles", "./...")
 	if err != nil {
 		return nil, err
 	}
-	var packages []string
+	var all []target
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
 			ImportPath, Dir           string
 			TestGoFiles, XTestGoFiles []string
 		}
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return packages, nil
+			break
 		} else if err != nil {
 			return nil, fmt.Errorf("go list: %w", err)
 		}
 		for _, name := range append(p.TestGoFiles, p.XTestGoFiles...) {
-			text, err := os.ReadFile(filepath.Join(p.Dir, name))
+			names, err := declared(filepath.Join(p.Dir, name))
 			if err != nil {
 				return nil, err
 			}
-			if bytes.Contains(text, []byte("\nfunc Fuzz")) {
-				packages = append(packages, p.ImportPath)
-				break
+			for _, n := range names {
+				all = append(all, target{p.ImportPath, n})
 			}
 		}
 	}
+	slices.SortFunc(all, func(a, b target) int { return strings.Compare(a.String(), b.String()) })
+	return all, nil
+}
+
+// declared lists the functions in a file of tests that go test takes for fuzz targets; it allows no other ones of such a name.
+func declared(path string) (names []string, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil || !bytes.Contains(text, []byte("func Fuzz")) {
+		return nil, err
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Fuzz") {
+			names = append(names, f.Name.Name)
+		}
+	}
+	return names, nil
 }
 
 func command(ctx context.Context, dir string, args ...string) ([]byte, error) {
