@@ -171,6 +171,7 @@ func (r *runner) follow(name string, source metadatasync.Offset) {
 		return
 	}
 	k := r.w.groups.memory(r.m, name, r.l)
+	r.w.tell(func(m *model.World) { m.Saw(r.of, name, source.Offset) })
 	r.move(k, metadatasync.Look{Source: &source, Copy: r.copyOf(r.l.high, r.l.end), Memory: k.Memory, First: k.episode != r.episode}, r.quiesced)
 	k.episode = r.episode
 }
@@ -194,8 +195,16 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 	}
 	to := *d.Write
 	r.moving++
-	w.tell(func(m *model.World) { m.Began(r.of, "group") })
-	w.after(l.slow+w.jitter(r.purpose(40), 100*time.Microsecond, 40*time.Millisecond), func() {
+	w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name) })
+	takes := l.slow + w.jitter(r.purpose(40), 100*time.Microsecond, 40*time.Millisecond)
+	switch n := w.draw(r.purpose(41)) % 32; {
+	case n < 4:
+		takes += w.jitter(r.purpose(42), 0, 3*time.Second)
+	case n == 4 && w.cfg.Seed%8 == 0:
+		w.stats.fault("group write never ends", r.state)
+		return
+	}
+	w.after(takes, func() {
 		r.moving--
 		switch now := w.groups.find(k.name, l); {
 		case l.gone || l.c.lost:
@@ -247,6 +256,7 @@ func (r *runner) clamp(end int64) {
 			look.Active = r.w.groups.isActive(r.l.c, k.name)
 			d := metadatasync.Decide(look)
 			if k.Memory = d.Memory; d.Write != nil {
+				r.w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name) })
 				r.w.place(k.name, r.l, *d.Write, model.Mirror)
 			}
 		}

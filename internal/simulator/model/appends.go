@@ -101,14 +101,12 @@ func (w *World) against(m *member) bool {
 	})
 }
 
-// Began: the mirror's process begins a call on its destination: "append", "cut", "restart", "start", "epoch", "open", "close". What it does may come late, when the state is another one already;
+// Began: the mirror's process begins a call on its destination: "append", "cut", "restart", "start", "epoch", "open", "close", "group NAME". What it does may come late, when the state is another one already;
 // it is judged by the state in which it was begun. At a stop LME is recorded before a higher epoch is asked for.
 func (w *World) Began(of Of, call string) {
 	m := w.member(of)
 	m.began[call] = m.record.State
-	if l := w.log(of.At); call == "group" {
-		m.low, m.high = l.start, l.replicated
-	}
+	m.room[call] = gap{w.log(of.At).start, w.log(of.At).replicated}
 	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
 }
 

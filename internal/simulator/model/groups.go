@@ -21,6 +21,19 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	g.offset, g.who = offset, who
 }
 
+// Saw: the mirror's process was told where the source has a group.
+func (w *World) Saw(of Of, name string, offset int64) { w.member(of).saw[name] = offset }
+
+// lastPlaces: when a copy is opened, an idle group that the mirror moved last is where the mirror saw it at the source, and not behind LMO.
+func (w *World) lastPlaces(m *member, l *log) {
+	for _, g := range w.groups {
+		if saw, ok := m.saw[g.name]; ok && g.at == l.at && g.who == Mirror && g.episode == m.record.Episode && !w.active[[2]string{l.at.Cluster, g.name}] {
+			want := max(l.start, min(saw, m.end.LMO))
+			w.must(g.offset == want, "last place", "design.md, STOPPING; decision 12", "%v is opened with group %s at %d; it was last seen at %d, LMO is %d", m.of, g.name, g.offset, saw, m.end.LMO)
+		}
+	}
+}
+
 func (w *World) group(at At, name string) *group {
 	if i := slices.IndexFunc(w.groups, func(g *group) bool { return g.at == at && g.name == name }); i >= 0 {
 		return w.groups[i]
@@ -30,14 +43,14 @@ func (w *World) group(at At, name string) *group {
 
 // moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; none once the copy is open; none that is in use; none back that somebody else moved, but for the first time in an episode (what it has is from before).
 func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
-	s, limit, active := m.record.State, l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
+	s, limit, active := m.when("group "+g.name), l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
 	if end := m.ended(); s == stopping && end != nil && end.LMO >= 0 {
 		limit = min(limit, end.LMO)
 	}
-	w.must(!l.open && s != stopped && s != paused, "group late", "decision 12, spec §6", "%v: group %s is moved to %d in state %d, open %v", l.at, g.name, offset, s, l.open)
+	w.must(!l.open && s != stopped && s != paused && m.record.State != stopped, "group late", "decision 12, spec §6", "%v: group %s is moved to %d in state %d, open %v", l.at, g.name, offset, s, l.open)
 	start := l.start
-	if _, told := m.began["group"]; told && s != stopping { // the log may have been cut since
-		start, limit = min(start, m.low), max(limit, m.high)
+	if room, told := m.room["group "+g.name]; told && s != stopping { // the log may have been cut since
+		start, limit = min(start, room.from), max(limit, room.to)
 	}
 	w.must(offset >= start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)

@@ -676,6 +676,19 @@ var ruleStories = []struct {
 		}
 		t.Committed(b, Mirror, "g", 6, 1)
 	}},
+	{"last place", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.Committed(a, Clients, "g", 9, 1)
+		t.Saw(ab, "g", 9)
+		t.Committed(b, Mirror, "g", 4, 1)
+		t.stops()
+		t.resets()
+		t.Settled("B", 1)
+		if !wrong {
+			t.Committed(b, Mirror, "g", 6, 1)
+		}
+		t.Gate(b, Mirror, "one", true)
+	}},
 	{"told", func(t *tale, wrong bool) {
 		t.mirrors()
 		t.Cut(a, Cluster, "", 4)

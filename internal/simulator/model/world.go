@@ -46,13 +46,14 @@ type member struct {
 	stop, person, acted   bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure was being written; since the last record
 	process, loss         string
 	consents              map[gap]int32    // by range: the episode
-	low, high             int64            // the copy's start and replicated end when a group was last to be moved
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
 	opened                int32            // episode in which the gate was opened, −1 none
 	beyond                bool             // MIRRORING was reached since the last PREPARING
 	safe                  int64            // what was replicated when the stop began
 	need, told            map[string][]gap // ranges that have to be told, and that were
 	began                 map[string]int8  // by call: the state
+	room                  map[string]gap   // by call: the copy's start and what was replicated
+	saw                   map[string]int64 // by group: where the source had it
 }
 
 type gap struct{ from, to int64 }
@@ -107,7 +108,7 @@ func (w *World) member(of Of) *member {
 	if i := slices.IndexFunc(w.members, func(m *member) bool { return m.of == of }); i >= 0 {
 		return w.members[i]
 	}
-	m := &member{of: of, record: none, loss: "restart", opened: -1, consents: map[gap]int32{}, began: map[string]int8{}, need: map[string][]gap{}, told: map[string][]gap{}}
+	m := &member{of: of, record: none, loss: "restart", opened: -1, consents: map[gap]int32{}, began: map[string]int8{}, room: map[string]gap{}, saw: map[string]int64{}, need: map[string][]gap{}, told: map[string][]gap{}}
 	w.members = append(w.members, m)
 	return m
 }
@@ -220,6 +221,7 @@ func (w *World) Deleted(at At) {
 		l.cut(-1)
 		l.start, l.end, l.there, l.stopped, l.ended = start, start, false, false, false
 	}
+	w.groups = slices.DeleteFunc(w.groups, func(g *group) bool { return g.at == at })
 	for _, m := range w.members {
 		if m.of.At == at {
 			m.record, m.end, m.consents, m.need, m.opened, m.beyond = none, nil, map[gap]int32{}, map[string][]gap{}, -1, false
