@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/fuzzbound"
+	"github.com/clustermirror/clustermirror/logtrunc"
 	"pgregory.net/rapid"
 )
 
@@ -56,10 +58,12 @@ func FuzzAppend(f *testing.F) {
 		at, last := 0, int64(-1)
 		var want []byte
 		found := false
+		var epochs logtrunc.Cache
 		for h, raw := range batch.All(chunk) {
-			if h.BaseOffset <= last || h.LeaderEpoch < 0 || h.LeaderEpoch > 5 || l.epochs.EpochAt(h.BaseOffset) != h.LeaderEpoch {
-				t.Fatalf("batch %d–%d@%d is in the log, epochs %v", h.BaseOffset, h.LastOffset(), h.LeaderEpoch, l.Epochs())
+			if h.BaseOffset <= last || h.LeaderEpoch < 0 || h.LeaderEpoch > 5 {
+				t.Fatalf("batch %d–%d@%d is in the log", h.BaseOffset, h.LastOffset(), h.LeaderEpoch)
 			}
+			epochs.Assign(h.LeaderEpoch, h.BaseOffset) // epochs may fall: Kafka's cache forgets what was above then
 			if !found && h.LastOffset() >= from {
 				want, found = chunk[at:], true
 			}
@@ -67,6 +71,9 @@ func FuzzAppend(f *testing.F) {
 		}
 		if at != len(chunk) || l.End() != last+1 {
 			t.Fatalf("%d bytes of %d are batches, the log ends at %d behind %d", at, len(chunk), l.End(), last)
+		}
+		if !slices.Equal(l.Epochs(), epochs.Entries()) {
+			t.Fatalf("epochs %v, batch by batch %v", l.Epochs(), epochs.Entries())
 		}
 		got, err := l.Read(bounded(t), from, most)
 		switch {
