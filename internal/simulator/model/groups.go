@@ -16,7 +16,7 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	}
 	if m := w.acting(at); who == Mirror && m != nil {
 		w.moves(m, w.log(at), *g, offset, epoch)
-		g.episode = m.record.Episode
+		g.episode, g.before = m.record.Episode, g.offset
 	}
 	g.offset, g.who = offset, who
 }
@@ -54,7 +54,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	}
 	w.must(offset >= start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
-	w.must(!active && (g.who == Mirror || g.offset <= offset || g.episode != m.record.Episode), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
+	w.must(!active && (g.who == Mirror || g.offset <= offset || g.offset == g.before || g.episode != m.record.Episode), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
 
 // restGroups: groups that a mirror moved, and nobody else did since, are where the source has them, within the copy.

@@ -65,6 +65,7 @@ type group struct {
 	offset  int64
 	who     Who
 	episode int32 // of the mirror that moved it last
+	before  int64 // where it was before that: as long as the mirror does not know that its move was done, either is its own
 }
 
 // World is all that was told so far. Not safe for concurrent use. Every method judges what it is told and then believes it, so that one fault is told once.
