@@ -463,23 +463,18 @@ func TestClientsAllTheTime(t *testing.T) {
 		return func() { end(); done.Wait() }
 	}
 	wait := func(name string) {
-		ctx := bounded(t)
-		for {
+		t.Helper()
+		until(bounded(t), t, name+" has written", func() bool {
 			mu.Lock()
+			defer mu.Unlock()
 			n := 0
 			for v := range acknowledged {
 				if strings.HasPrefix(v, name) {
 					n++
 				}
 			}
-			mu.Unlock()
-			if n >= 20 {
-				return
-			}
-			if ctx.Err() != nil {
-				t.Fatalf("%s: %d records", name, n)
-			}
-		}
+			return n >= 20
+		})
 	}
 	stopFirst := keepWriting(dr.Primary(), "first")
 	wait("first")

@@ -67,7 +67,7 @@ func TestWhatFailsIsSaid(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			err := mirrortest.Run("trial", func(o testing.TB) {
-				do(o, mirrortest.Start(o, mirrortest.Config{Topics: map[string]int32{"orders": 1}, Seed: 42, Bound: time.Second}))
+				do(o, mirrortest.Start(o, mirrortest.Config{Topics: map[string]int32{"orders": 1}, Seed: 42, Bound: 3 * time.Second}))
 			})
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "CLUSTERMIRROR_SEED=42") {
 				t.Errorf("%v", err)
