@@ -834,7 +834,7 @@ func TestEachRuleHasAStoryAndASource(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range strings.Split(string(text), "\n") {
-			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "//") {
+			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "//") && name != "facts.go" && name != "world.go" { // these remember and judge nothing
 				lines++
 			}
 			if !strings.Contains(l, "must(") || strings.HasPrefix(l, "func") {
@@ -857,7 +857,7 @@ func TestEachRuleHasAStoryAndASource(t *testing.T) {
 			t.Errorf("there is no rule %q", name)
 		}
 	}
-	if lines > 740 {
-		t.Errorf("the model has %d lines; it is to be read in one go, and that is enough", lines)
+	if lines > 600 {
+		t.Errorf("the rules have %d lines; they are to be read in one go, and 600 are enough", lines)
 	}
 }
