@@ -33,12 +33,15 @@ func FuzzBatchLines(f *testing.F) {
 	f.Add("0-9*0 e1")
 	f.Add("0-9223372036854775807 e1; 5-5 bad-length; 3-1")
 	f.Add("0-4/n0 bad-length e-1")
+	f.Add("100-229999*50 e1")
+	f.Add("0-9999*10; 0-999*1 e1\n0-9999/n10000")
 	f.Add("0-4/n5 e5 P7.0 T s0 bad-crc bad-delta magic=1")
 	f.Fuzz(func(t *testing.T, text string) {
 		var list []modelBatch
 		var err error
-		// A line of a few characters may ask for ten thousand batches of one record.
-		fuzzbound.Run(t, len(text)+(1<<20), func() { list, err = readBatches(text) })
+		// A range of a few characters may ask for a thousand batches with ten thousand records.
+		ranges := 1 + strings.Count(text, ";") + strings.Count(text, "\n")
+		fuzzbound.Run(t, ranges<<20, func() { list, err = readBatches(text) })
 		if err != nil {
 			return
 		}

@@ -429,10 +429,10 @@ func (s *script) batches(t *testing.T, d *datadriven.TestData) []modelBatch {
 	return list
 }
 
-// mostBatches and mostRecords bound what a line may make: a longer number is a slip.
+// mostBatches and mostRecords bound what one range of a line may make: a longer number is a slip.
 const (
-	mostBatches = 10_000
-	mostRecords = 10_000
+	mostBatches = 1000
+	mostRecords = 10_000 // of all batches together
 )
 
 func readBatches(text string) (list []modelBatch, err error) {
@@ -494,7 +494,8 @@ func readBatches(text string) (list []modelBatch, err error) {
 		switch {
 		case err != nil:
 			return wrong(line, "%v", err)
-		case base < 0 || last < base || step < 1 || (last-base)/step >= mostBatches || n > mostRecords || n < 0 && min(step, last-base+1) > mostRecords || step > math.MaxInt32:
+		case base < 0 || last < base || step < 1 || (last-base)/step >= mostBatches || step > math.MaxInt32 || max(n, 1) > mostRecords ||
+			n < 0 && last-base >= mostRecords || max(n, 1)*((last-base)/step+1) > mostRecords:
 			return wrong(line, "these are no batches, or too many or too large ones")
 		}
 		for b := base; b <= last; b += step {
