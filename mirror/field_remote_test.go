@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,6 +114,29 @@ func TestF86CutIntoRemoteStorageIsRefused(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // virtual: no retry brings it about
 		untouched("a start with consent")
+		p.b.produce("t", 0, "clients go on")
+	})
+}
+
+// TestF86DestinationThatRefusesRemoteStorage: a destination that takes over no log with remote storage says so when the log is to be closed. That is FAILED at once, and nothing has changed.
+func TestF86DestinationThatRefusesRemoteStorage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, 1)
+		p.b.local("t", 1)
+		var asked int
+		p.b.SetHooks(memlog.Hooks{Before: func(_ context.Context, call memlog.Call) error {
+			if call.Operation == "Log.CloseForWrites" {
+				asked++
+				return fmt.Errorf("topic t is tiered: %w", mirror.ErrRemoteStorage)
+			}
+			return nil
+		}})
+		p.start("t")
+		x := p.untilFailed("t", 0, "cannot be closed for client writes", "topic t is tiered")
+		time.Sleep(time.Hour) // virtual
+		if x.RetryAttempt != statemachine.NonRetryable || x.Owner != mirror.OwnerOpen || asked != 1 {
+			t.Errorf("attempt %d, %s, asked %d times", x.RetryAttempt, x.Owner, asked)
+		}
 		p.b.produce("t", 0, "clients go on")
 	})
 }

@@ -17,6 +17,10 @@ var ErrOffsetOutOfRange = errors.New("mirror: offset out of range")
 // ErrBatchTooLarge: the destination does not take a batch of this size. A Log wraps it in an error that names both sizes.
 var ErrBatchTooLarge = errors.New("mirror: batch larger than the destination's limit")
 
+// ErrRemoteStorage: a log cannot be closed for the mirror or cut, because a part of it is in remote storage (tiered storage), or may get there. Nothing has changed, and
+// trying again does not help: the partition is FAILED until a person acts.
+var ErrRemoteStorage = errors.New("mirror: remote storage")
+
 // Ownership is who may append to a log.
 type Ownership uint8
 

@@ -157,7 +157,7 @@ func (r *runner) view() partition.LogView {
 
 // done answers an effect.
 func (r *runner) done(token partition.Token, err error) {
-	r.send(partition.Event{Kind: partition.Done, Token: token, Log: r.view(), Err: err})
+	r.send(partition.Event{Kind: partition.Done, Token: token, Log: r.view(), Err: err, NonRetryable: errors.Is(err, ErrRemoteStorage)})
 }
 
 // do carries out one effect.

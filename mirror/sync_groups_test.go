@@ -197,6 +197,32 @@ func TestF58OffsetZeroIsAnOffset(tt *testing.T) {
 	})
 }
 
+// TestF58CommitOnAnEmptyPartition: everything is gone at the source, and the group's place is not 0 (KAFKA-12635). The copy has no record either, and the group is at its end, not at 0 and not
+// beyond.
+func TestF58CommitOnAnEmptyPartition(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		a, b := newSide(tt, memlog.Config{ClusterID: "A"}), newSide(tt, memlog.Config{ClusterID: "B"})
+		a.local("t", 2)
+		for p := range int32(2) {
+			a.fill("t", p, 20)
+			a.trim("t", p, 20)
+		}
+		a.commit("g", t(0), 20)
+		a.commit("g", t(1), 7)
+		m := follow(tt, "m", a, b)
+		defer m.close()
+		m.start("t")
+		m.untilInStep()
+		refreshes(2)
+		b.at("g", t(0), 20)
+		b.at("g", t(1), 20)
+		a.produce("t", 0, "the first one since")
+		m.untilOne("copied", "t", 0, func(p mirror.PartitionStatus) bool { return p.End == 21 && inStep(p) })
+		refreshes(2)
+		b.at("g", t(0), 20)
+	})
+}
+
 func TestF55PendingCommitIsWaitedFor(tt *testing.T) {
 	bubble(tt, func(tt *testing.T) {
 		m := copying(tt, 1, 1000)

@@ -170,7 +170,7 @@ func (c *Core) alignCut() {
 func (c *Core) truncateAligned() {
 	c.ask(Effect{Kind: Truncate, Offset: c.cutAt, Dropped: c.cut}, func(c *Core, e *Event) {
 		if e.Err != nil {
-			c.fail(fmt.Sprintf("the destination log cannot be cut at %d: %v", c.cutAt, e.Err), false)
+			c.fail(fmt.Sprintf("the destination log cannot be cut at %d: %v", c.cutAt, e.Err), e.NonRetryable)
 			return
 		}
 		c.sync(func(c *Core) { c.awaitCut((*Core).align) })
@@ -276,7 +276,7 @@ func (c *Core) loss() {
 	c.tellLost(from, to) // before the call: they are gone whatever becomes of it
 	c.ask(Effect{Kind: Reset, Offset: to, Dropped: c.cut}, func(c *Core, e *Event) {
 		if e.Err != nil {
-			c.fail(fmt.Sprintf("the destination log cannot be started anew at %d: %v", to, e.Err), false)
+			c.fail(fmt.Sprintf("the destination log cannot be started anew at %d: %v", to, e.Err), e.NonRetryable)
 			return
 		}
 		c.holeTo = 0

@@ -155,7 +155,7 @@ func (c *Core) prepareCompare() {
 	c.step = statemachine.CloseForWrites.String()
 	c.ask(Effect{Kind: CloseForWrites}, func(c *Core, e *Event) {
 		if e.Err != nil {
-			c.fail(fmt.Sprintf("the destination log cannot be closed for client writes: %v", e.Err), false)
+			c.fail(fmt.Sprintf("the destination log cannot be closed for client writes: %v", e.Err), e.NonRetryable)
 			return
 		}
 		c.step = statemachine.AwaitReplicated.String()
@@ -272,7 +272,7 @@ func (c *Core) prepareCut() {
 
 func (c *Core) prepareWasCut(e *Event) {
 	if e.Err != nil {
-		c.fail(fmt.Sprintf("the destination log cannot be cut at %d: %v", c.cutAt, e.Err), false)
+		c.fail(fmt.Sprintf("the destination log cannot be cut at %d: %v", c.cutAt, e.Err), e.NonRetryable)
 		return
 	}
 	c.sync((*Core).prepareAwaitTruncated)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/clustermetadata"
+	"github.com/clustermirror/clustermirror/mirror"
 )
 
 // logins looks at whether the brokers' logins can be checked here.
@@ -117,7 +118,7 @@ const tieredStorage = "remote.storage.enable"
 
 // errTiered says why a topic with tiered storage (KIP-405) cannot be mirrored into a stock cluster: its older part is not in the copies that this process could serve or compare.
 func errTiered(topic string) error {
-	return fmt.Errorf("kraft: topic %s has %s=true: its older records are in a remote storage that this process does not know; mirror it without, or not at all", topic, tieredStorage)
+	return fmt.Errorf("kraft: topic %s has %s=true: its older records are in a remote storage that this process does not know; mirror it without, or not at all: %w", topic, tieredStorage, mirror.ErrRemoteStorage)
 }
 
 // tiered refuses a topic of the cluster that has tiered storage.

@@ -189,7 +189,7 @@ func TestRealKafkaPreflight(t *testing.T) {
 	// A dynamic quorum: Kafka 4.3 turns a static one into it when kraft.version is raised, which every registered broker has to know. A process that is in stays in, and one can join.
 	j := join(t, c)
 	is("ours, alive", look(func(*kraft.Config) {}), kraft.AboutNodeID, kraft.Warns, "a process of ours lives under 9999")
-	if _, err := j.CreateTopic(bound(t), mirror.TopicSpec{Name: "tiered", Partitions: 1, Configs: map[string]string{"remote.storage.enable": "true"}}); err == nil || !strings.Contains(err.Error(), "remote.storage.enable=true") {
+	if _, err := j.CreateTopic(bound(t), mirror.TopicSpec{Name: "tiered", Partitions: 1, Configs: map[string]string{"remote.storage.enable": "true"}}); !errors.Is(err, mirror.ErrRemoteStorage) || !strings.Contains(err.Error(), "remote.storage.enable=true") {
 		t.Errorf("a topic with tiered storage: %v", err)
 	}
 	update := kmsg.NewPtrUpdateFeaturesRequest()

@@ -54,7 +54,7 @@ func (l *partitionLog) LowestCut() int64 {
 // cutsRemote refuses what would cut a log below an offset, in its remote part. Under mu.
 func (l *partitionLog) cutsRemote(to int64) error {
 	if l.remote.below > l.start && to < l.remote.below {
-		return l.errorf("truncation to %d: [%d, %d) is in remote storage, where nothing can be cut", to, l.start, l.remote.below)
+		return l.errorf("truncation to %d: [%d, %d) is there, where nothing can be cut: %w", to, l.start, l.remote.below, mirror.ErrRemoteStorage)
 	}
 	return nil
 }
