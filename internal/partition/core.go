@@ -274,7 +274,7 @@ func (c *Core) load(e *Event) {
 	c.loaded = true
 	c.rec, c.lme = e.Record, copyLME(e.LME)
 	c.log = e.Log
-	c.led = c.rec.LeaderEpoch
+	c.led, c.readUnder = c.rec.LeaderEpoch, c.log.LeaderEpoch
 	c.expect()
 	c.rewindAll()
 	if c.rec.State == statemachine.Stopped || c.log.Start == c.log.End {

@@ -19,6 +19,7 @@ type derived struct {
 	recordsTo int64     // the end of the last batch observed, at or below the log start: there is none
 	resetAt   int64     // offset of the last MIRROR_PID_RESET observed, −1 if none
 	expired   time.Time // when producers were last forgotten for their age
+	readUnder int32     // leader epoch of an open log when it was read, −1 none
 	dirty     bool      // the log may differ from what was observed: ask for its end before relying on anything
 	recovering
 	ours
@@ -40,7 +41,7 @@ type ours struct {
 }
 
 func newDerived() derived {
-	return derived{epochs: logtrunc.NewCache(), producers: producerstate.New(), resetAt: -1, recovering: recovering{highestID: -1}, ours: ours{led: -1, end: -1}}
+	return derived{epochs: logtrunc.NewCache(), producers: producerstate.New(), resetAt: -1, readUnder: -1, recovering: recovering{highestID: -1}, ours: ours{led: -1, end: -1}}
 }
 
 // sawOurs notes the log while it is ours, under a leader epoch that we have it under.

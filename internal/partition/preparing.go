@@ -42,12 +42,22 @@ func (c *Core) prepareOwner(e *Event) {
 		c.fail(foreignMessage, false)
 		return
 	case OwnerOpen:
+		c.readAnew()
 		if !c.rec.FoundOpen {
 			c.persistFoundOpen(true, func(c *Core) { c.sync((*Core).prepareFind) })
 			return
 		}
 	}
 	c.sync((*Core).prepareFind)
+}
+
+// readAnew forgets what is known of an open log that has had an election since it was read: an unclean one takes the end away, and clients put something else there, so that
+// the log may even be longer than it was.
+func (c *Core) readAnew() {
+	if c.log.LeaderEpoch != c.readUnder {
+		c.rewindAll()
+	}
+	c.readUnder = c.log.LeaderEpoch
 }
 
 // persistFoundOpen records that the log is the clients', before it is closed, or that it no longer is, before it is cut: whatever comes in between, a refusal or a stop

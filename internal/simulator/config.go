@@ -33,7 +33,7 @@ func drawConfig(r *rand.Rand) Config {
 		Seed: r.Uint64() >> 16, Partitions: int32(1 + r.IntN(2)), Recovers: pick("no", "no", "all", "less", "nothing"), Piece: int32(r.IntN(4)), Reply: int32(1 + r.IntN(6)),
 		Bumps: int32(r.IntN(2)), Closes: r.IntN(3) == 0, Diverging: r.IntN(3) > 0,
 	}
-	c.Blind = r.IntN(12) == 0
+	c.Blind = r.IntN(8) == 0
 	if r.IntN(3) == 0 {
 		c.Loss = partition.LossPolicy(r.IntN(3))
 	}

@@ -18,6 +18,8 @@ type adversary struct {
 	sum  int
 	pace int // of the life of mirrors, in percent of all ops
 	calm bool
+	idle bool     // mirrors are paused often
+	open []string // ops to begin with
 	next *mirror
 }
 
@@ -31,6 +33,14 @@ func newAdversary(w *world, rng *rand.Rand) *adversary {
 	odds := 3
 	if a.calm { // many lives with few faults, beside few lives with many
 		a.pace, odds = 40+rng.IntN(30), 9
+	}
+	if rng.IntN(3) == 0 { // states last as long as the store takes to write the next one
+		a.open = append(a.open, fmt.Sprintf("store A slow by=%dms", 50+rng.IntN(400)), fmt.Sprintf("store B slow by=%dms", 50+rng.IntN(400)))
+		a.idle = rng.IntN(2) == 0
+	}
+	if w.cfg.Blind { // every election is seen by its first batch only
+		a.open = append(a.open, fmt.Sprintf("network a-to-b delay by=%dms", 20+rng.IntN(400)), "network b-to-a delay by=100ms")
+		a.add(25, func() string { return fmt.Sprintf("elect %s orders-%d", a.primary(), a.partition()) })
 	}
 	always := func(weight int, op func() string) { a.add(weight, op) }
 	some := func(op func() string) {
@@ -109,6 +119,11 @@ func (a *adversary) add(weight int, op func() string) {
 
 // choose is the next op.
 func (a *adversary) choose() string {
+	if len(a.open) > 0 {
+		op := a.open[0]
+		a.open = a.open[1:]
+		return op
+	}
 	if a.rng.IntN(100) < a.pace {
 		if op := a.life(); op != "" {
 			return op
@@ -311,6 +326,9 @@ func (a *adversary) life() string {
 			continue
 		}
 		if m.want == statemachine.WantPaused {
+			if a.idle && a.rng.IntN(2) == 0 {
+				return ""
+			}
 			return a.pick("start ", "start ", "stop ") + m.name
 		}
 		p := m.newest()
@@ -332,7 +350,7 @@ func (a *adversary) life() string {
 			if m == w.mirrors[0] {
 				a.next = w.mirrors[1]
 			}
-			if a.rng.IntN(5) == 0 {
+			if a.rng.IntN(5) == 0 || a.idle && a.rng.IntN(3) > 0 {
 				return "pause " + m.name
 			}
 			return "stop " + m.name

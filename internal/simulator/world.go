@@ -85,7 +85,7 @@ func newWorld(cfg Config, record bool) *world {
 	w := &world{cfg: cfg, model: model.New(), record: record, count: map[uint64]uint64{}}
 	w.stats.init()
 	for i, name := range []string{"A", "B"} {
-		w.clusters[i] = &cluster{w: w, name: name, firstBroker: int32(1 + 10*i), nextID: 1000}
+		w.clusters[i] = &cluster{w: w, name: name, firstBroker: int32(1 + 10*i), nextID: int64(1000 + 4000*i)}
 	}
 	a, b := w.clusters[0], w.clusters[1]
 	w.mirrors[0] = newMirror(w, "a-to-b", a, b)

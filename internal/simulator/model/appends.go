@@ -79,7 +79,7 @@ func (w *World) marked(m *member, l *log, b Batch) {
 	}
 	w.must(b.Base == max(l.end, m.hole), "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
 	w.must(l.resets(end.LMO) == 0 && (b.Kind != Reset || len(open) == 0), "reset", "spec §5, decision 6", "%v: marker of kind %d at %d; %d resets are there, open are %v", m.of, b.Kind, b.Base, l.resets(end.LMO), open)
-	first := len(open) > 0 && open[0].ProducerID == b.ProducerID && open[0].ProducerEpoch == b.ProducerEpoch
+	first := len(open) > 0 && open[0].Base < l.start || len(open) > 0 && open[0].ProducerID == b.ProducerID && open[0].ProducerEpoch == b.ProducerEpoch
 	w.must(b.Kind == Reset || first, "abort", "spec §5", "%v: ABORT at %d for producer %d epoch %d; open are %v", m.of, b.Base, b.ProducerID, b.ProducerEpoch, open)
 }
 
@@ -106,8 +106,7 @@ func (w *World) against(m *member) bool {
 func (w *World) Began(of Of, call string) {
 	m := w.member(of)
 	m.began[call] = m.record.State
-	m.room[call] = gap{w.log(of.At).start, w.log(of.At).replicated}
-	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
+	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil || w.log(of.At).open, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
 }
 
 // when is the state in which a call was begun.

@@ -560,10 +560,13 @@ var ruleStories = []struct {
 		t.resets()
 		t.Settled("B", 1)
 		t.Gate(b, Mirror, "one", true)
-		if wrong {
-			t.Cut(b, Cluster, "", 4)
-		}
 		t.goes(ab, stopped)
+		if wrong {
+			t.Gate(b, Cluster, "", false)
+			t.Cut(b, Cluster, "", 4)
+			t.log(b).theirs = false
+		}
+		t.Gate(b, Mirror, "one", true)
 	}},
 	{"asks", func(t *tale, wrong bool) {
 		t.mirrors()

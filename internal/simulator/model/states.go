@@ -11,7 +11,7 @@ var moves = map[int8][]int8{
 	fencing:   {mirroring, failed},
 	mirroring: {preparing, fencing, paused, failed},
 	pausing:   {mirroring, failed},
-	paused:    {pausing},
+	paused:    {pausing, failed},
 	stopping:  {unknown, preparing, fencing, mirroring, pausing, paused, failed},
 	stopped:   {stopping},
 }
@@ -32,13 +32,12 @@ func (w *World) Stored(of Of, r Record) {
 	w.failure(m, old, r)
 	m.record = r
 	m.beyond = m.beyond && r.State != preparing && r.State != stopped || r.State == mirroring
-	m.stop = m.stop && (m.wish == WantStopped || r.State == stopping || r.State == failed) // a write that was under way when the wish changed may still be done
+	m.stop = m.stop && (m.wish == WantStopped || r.State != mirroring) // a write that was under way when the wish changed may still be done
 	switch {
 	case r.State == stopped:
 		m.stop, l.stopped = false, true
 		untouched := l.theirs && m.opened != r.Episode && m.ended() == nil // a start that ended before it had the log
 		w.must(l.open && (untouched || m.ended() != nil && m.end.LMO >= 0), "closed STOPPED", "decision 4, spec §5", "%v is STOPPED; open is %v, recorded %+v", of, l.open, m.end)
-		w.must(untouched || m.end == nil || l.end >= m.end.LMO, "lost log", "decision 19", "%v is STOPPED with end %d; recorded is %+v", of, l.end, m.end)
 	case r.State == stopping && old.State != stopping:
 		m.safe = l.replicated
 	case r.State == preparing && old.State != preparing:

@@ -10,7 +10,7 @@ func (w *World) StoredEnd(of Of, e End) {
 	fills := old != nil && old.Episode == e.Episode && old.LME == e.LME && old.LMO < 0
 	w.must(m.record.State == stopping && e.Episode == m.record.Episode && (m.ended() == nil || fills), "end once", "decision 5", "%v: %+v is recorded in state %d episode %d; recorded was %+v", of, e, m.record.State, m.record.Episode, old)
 	carried := old != nil && m.ended() == nil && (l.theirs || !m.beyond) && old.LME == e.LME && old.LMO == e.LMO // the log still is as the stop before left it
-	value := carried || (fills || e.LME == l.latest() || e.LME == l.present()) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
+	value := carried || (fills || e.LME == l.latest() || len(l.batches) > 0 && e.LME == l.batches[len(l.batches)-1].LeaderEpoch || e.LME < 0 && len(l.batches) == 0) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
 	w.must(value || m.ended() != nil && !fills, "end value", "spec §5, decision 5", "%v: recorded is %+v; latest epoch %d, end %d, replicated %d, source %v", of, e, l.latest(), l.end, l.replicated, m.source)
 	m.end, l.ended = &e, true
 }
@@ -23,7 +23,7 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 	}
 	if m != nil && open != l.open && (open || who == Mirror) && !(open && l.theirs) { // what was theirs is given back (decision 7)
 		s := m.record.State
-		ok := open && (s == stopping || s == stopped || s == failed && m.record.Previous == stopping) || !open && (s == preparing || s == mirroring || s == stopping && m.ended() == nil && l.theirs) // a call that was under way when a stop began
+		ok := open && (s == stopping || s == stopped || s == failed && m.record.Previous == stopping) || !open && (s == preparing || s == mirroring || (s == stopping && m.ended() == nil || s == failed && m.record.Previous == preparing) && l.theirs) // a call that was under way when a stop began
 		w.must(ok, "gate state", "spec §2, decision 4", "%v turns to open %v in state %d", at, open, s)
 		if ok && open {
 			w.opens(m, l)
@@ -44,6 +44,7 @@ func (w *World) opens(m *member, l *log) {
 		w.must(false, "early open", "invariant 4, spec §5", "%v is opened under epoch %d; recorded is %+v", m.of, l.epoch, m.end)
 		return
 	}
+	w.must(l.end >= end.LMO, "lost log", "decision 19", "%v is opened at end %d; recorded is %+v", m.of, l.end, m.end)
 	if m.opened == m.record.Episode {
 		return
 	}
@@ -65,7 +66,7 @@ func (w *World) closes(m *member, l *log) {
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v is closed while the opposite mirror runs", m.of)
 	for _, v := range l.batches {
 		has := w.log(m.source).find(v.Batch)
-		if v.Kind == Data && v.who != Cluster && v.Last < m.prepared && (has == nil || has.died != never) && !m.allows(v, l.start) {
+		if v.Kind == Data && v.who != Cluster && v.Last < m.prepared && has == nil && !m.allows(v, l.start) {
 			w.must(false, "untouched gate", "decision 7", "%v is closed without a consent to drop [%d, %d]; consents are %v", m.of, v.Base, v.Last, m.consents)
 			return
 		}
