@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermirror/clustermirror/logtrunc"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -339,6 +340,12 @@ func TestSpec1TheFirstWishAfterALoad(t *testing.T) {
 		{"a copy that failed, to be stopped", statemachine.Mirroring, 3, statemachine.WantStopped, nil, statemachine.Stopping},
 		{"a start that was refused", statemachine.Preparing, statemachine.NonRetryable, statemachine.WantMirroring, nil, statemachine.Failed},
 		{"a start that was refused, with consent", statemachine.Preparing, statemachine.NonRetryable, statemachine.WantMirroring, consent, statemachine.Preparing},
+		{"a start that was refused, with consent for another partition", statemachine.Preparing, statemachine.NonRetryable, statemachine.WantMirroring,
+			[]Consent{{TopicID: testTopic, Partition: 9, From: 0, To: 20, Episode: 1}}, statemachine.Failed},
+		{"a start that was refused, with consent for another topic", statemachine.Preparing, statemachine.NonRetryable, statemachine.WantMirroring,
+			[]Consent{{TopicID: statemachine.TopicID{9}, From: 0, To: 20, Episode: 1}}, statemachine.Failed},
+		{"a start that was refused, with consent for another episode", statemachine.Preparing, statemachine.NonRetryable, statemachine.WantMirroring,
+			[]Consent{{TopicID: testTopic, From: 0, To: 20, Episode: 2}}, statemachine.Failed},
 		{"a start that failed, with consent", statemachine.Preparing, 3, statemachine.WantMirroring, consent, statemachine.Failed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -642,5 +649,118 @@ func TestF33WhomTheLogWasCopiedFrom(t *testing.T) {
 				t.Errorf("%v: %q\n%s", w.stored.State, w.stored.ErrorMessage, w.out.String())
 			}
 		})
+	}
+}
+
+// TestF38AReplyForAnotherOffsetIsNotTaken: what it holds is not what follows our end, whatever its batches say.
+func TestF38AReplyForAnotherOffsetIsNotTaken(t *testing.T) {
+	for _, offset := range []int64{10, 20, 25} {
+		w := stoppable(t)
+		e := w.parked
+		w.parked = nil
+		w.step(Event{Kind: Fetched, Token: e.Token, Fetch: Fetch{Offset: offset, LeaderEpoch: 5, HighWatermark: 40, LogStart: 0, LeaderID: -1, CurrentEpoch: -1, Records: data(20, 29, 5, 10, -1, 0, 0, false, "x")}})
+		next := w.pending[len(w.pending)-1]
+		if offset == 20 && next.Kind != Append || offset != 20 && (next.Kind != Continue || next.Offset != 20 || next.Bound == 0) {
+			t.Errorf("a reply for %d: %v at %d after %v", offset, next.Kind, next.Offset, next.Bound)
+		}
+	}
+}
+
+// TestDecision15TwoAnswersThatDifferCutNothing: the source is asked twice where the logs part, and again until two answers agree.
+func TestDecision15TwoAnswersThatDifferCutNothing(t *testing.T) {
+	w := stoppable(t)
+	w.src.cutTo(10)
+	w.src.view.LeaderEpoch = 7
+	w.src.add(toBatches(data(10, 24, 7, 15, -1, 0, 0, false, "other"))[0])
+	w.src.answers = map[int32][]logtrunc.Round{5: {{Epoch: 5, End: 6}, {Epoch: 5, End: 10}}}
+	asked, cuts := 0, []int64{}
+	w.onEffect = func(e *Effect) {
+		switch e.Kind {
+		case AskEpoch:
+			asked++
+		case Truncate:
+			if cuts = append(cuts, e.Offset); asked < 4 {
+				t.Errorf("cut to %d after %d answers", e.Offset, asked)
+			}
+		}
+	}
+	w.step(Event{Kind: SourceChanged, Source: w.src.look()})
+	w.rest(t)
+	if !slices.Equal(cuts, []int64{10}) || w.log.batchLog.String() != w.src.batchLog.String() {
+		t.Errorf("cut to %v, the log is %v\n%s", cuts, &w.log.batchLog, w.out.String())
+	}
+}
+
+// TestDecision7ConsentThatIsWithdrawnWhileTheLogIsClosed: nothing is cut, and clients get their log back.
+func TestDecision7ConsentThatIsWithdrawnWhileTheLogIsClosed(t *testing.T) {
+	w := failback(t)
+	was := w.log.batchLog.String()
+	w.wish(statemachine.WantMirroring)
+	for w.pending[0].Kind != CloseForWrites {
+		w.answer(0, noFault)
+	}
+	w.consent = nil
+	w.wish(statemachine.WantMirroring)
+	w.rest(t)
+	if w.log.batchLog.String() != was || w.log.owner != OwnerOpen || w.stored.State != statemachine.Failed || w.core.Status().Needs == nil {
+		t.Errorf("%v, %v, needs %v, log %v\n%s", w.stored.State, w.log.owner, w.core.Status().Needs, &w.log.batchLog, w.out.String())
+	}
+}
+
+// TestF23AnEmptyCopyIsMovedOnlyWhenTheSourcesEndWasSeenTwice: the first look was at an old answer.
+func TestF23AnEmptyCopyIsMovedOnlyWhenTheSourcesEndWasSeenTwice(t *testing.T) {
+	for _, old := range []bool{true, false} {
+		w := newWorld()
+		w.src.add(toBatches(data(0, 9, 0, 10, -1, 0, 0, false, "a"))[0])
+		w.log.start, w.log.end, w.log.replicated = 50, 50, 50
+		w.stored = statemachine.PartitionState{State: statemachine.Mirroring, StateEpoch: 7, Episode: 1, PreviousState: statemachine.Unknown}
+		w.want, w.wished = statemachine.WantMirroring, true
+		looks, moved := 0, false
+		w.onEffect = func(e *Effect) {
+			if e.Kind == CheckSource {
+				if looks++; looks == 2 && old {
+					w.src.end2 = 60
+				}
+			}
+			moved = moved || e.Kind == Reset
+		}
+		w.load()
+		w.run(100, nil)
+		if moved == old {
+			t.Errorf("the first answer is old: %v; moved %v after %d looks\n%s", old, moved, looks, w.out.String())
+		}
+	}
+}
+
+// TestSpec2AStopBeginsWithoutWhatFailedBefore, unless it is a stop that failed and is tried again.
+func TestSpec2AStopBeginsWithoutWhatFailedBefore(t *testing.T) {
+	for previous, attempt := range map[statemachine.State]int16{statemachine.Mirroring: 0, statemachine.Preparing: 0, statemachine.Stopping: 5} {
+		w := newWorld()
+		w.stored = statemachine.PartitionState{State: statemachine.Failed, StateEpoch: 7, Episode: 1, PreviousState: previous, RetryAttempt: 5, ErrorMessage: "broken"}
+		w.load()
+		var first *statemachine.PartitionState
+		w.onEffect = func(e *Effect) {
+			if e.Kind == Persist && first == nil {
+				r := e.Record
+				first = &r
+			}
+		}
+		w.wish(statemachine.WantStopped)
+		if first == nil || first.State != statemachine.Stopping || first.RetryAttempt != attempt || (first.ErrorMessage == "") != (attempt == 0) {
+			t.Errorf("failed in %v: %+v", previous, first)
+		}
+	}
+}
+
+// TestDecision4WhatClientsWroteInATakenLogIsNotMirrored: another broker took the log, and clients write in it under a leader epoch that the mirror has had too. The mirror ended where it saw its log end.
+func TestDecision4WhatClientsWroteInATakenLogIsNotMirrored(t *testing.T) {
+	w := stoppable(t)
+	w.log.add(toBatches(data(20, 24, 5, 5, -1, 0, 0, false, "client"))[0])
+	w.log.settle()
+	w.log.owner = OwnerOpen
+	w.wish(statemachine.WantStopped)
+	w.rest(t)
+	if w.stored.State != statemachine.Stopped || w.lme == nil || w.lme.Offset != 20 || w.log.end != 25 {
+		t.Errorf("%v, %+v, log %v\n%s", w.stored.State, w.lme, &w.log.batchLog, w.out.String())
 	}
 }
