@@ -40,6 +40,7 @@ type memory struct {
 	name    string
 	l       *partitionLog
 	episode int32
+	busy    time.Duration // a write is under way until then, at most
 	metadatasync.Memory
 }
 
@@ -171,6 +172,9 @@ func (r *runner) follow(name string, source metadatasync.Offset) {
 		return
 	}
 	k := r.w.groups.memory(r.m, name, r.l)
+	if r.w.now < k.busy {
+		return
+	}
 	r.w.tell(func(m *model.World) { m.Saw(r.of, name, source.Offset) })
 	r.move(k, metadatasync.Look{Source: &source, Copy: r.copyOf(r.l.high, r.l.end), Memory: k.Memory, First: k.episode != r.episode}, r.quiesced)
 	k.episode = r.episode
@@ -189,12 +193,14 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 	}
 	look.Active = w.groups.isActive(l.c, k.name)
 	d := metadatasync.Decide(look)
+	prior := k.Memory
 	k.Memory = d.Memory
 	if d.Write == nil || turn != r.quiesced {
 		return
 	}
 	to := *d.Write
 	r.moving++
+	k.busy = w.now + callBound
 	w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name) })
 	takes := l.slow + w.jitter(r.purpose(40), 100*time.Microsecond, 40*time.Millisecond)
 	switch n := w.draw(r.purpose(41)) % 32; {
@@ -206,12 +212,18 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 	}
 	w.after(takes, func() {
 		r.moving--
+		k.busy = 0
+		missed := func(why string) { // what was not written is not remembered
+			w.stats.fault(why, r.state)
+			prior.Seen, prior.SeenEpoch = k.Seen, k.SeenEpoch
+			k.Memory = prior
+		}
 		switch now := w.groups.find(k.name, l); {
 		case l.gone || l.c.lost:
 		case w.groups.isActive(l.c, k.name):
-			w.stats.fault("group refused: it has members", r.state)
+			missed("group refused: it has members")
 		case now == nil && look.Destination != nil, now != nil && (look.Destination == nil || now.at.Offset != look.Destination.Offset):
-			w.stats.fault("group moved by somebody in this moment", r.state)
+			missed("group moved by somebody in this moment")
 		default:
 			w.place(k.name, l, to, model.Mirror)
 		}
