@@ -23,6 +23,10 @@ func TestReadProperties(t *testing.T) {
 		{"a=\\\n# not a comment\n", map[string]string{"a": "# not a comment"}},
 		{"a=1\\", map[string]string{"a": "1"}},
 		{"ke\\\n  y=1", map[string]string{"key": "1"}},
+		{"a=\\r\\fx\\\\y\\é\n", map[string]string{"a": "\r\fx\\yé"}},
+		{"a=\\uFFFD\\u0041\n", map[string]string{"a": "\uFFFDA"}},
+		{"\\\n", map[string]string{}},
+		{"\\\n\na=1", map[string]string{"a": "1"}},
 		{"", map[string]string{}},
 	} {
 		p, err := ReadProperties([]byte(c.text))
