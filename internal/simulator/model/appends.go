@@ -105,7 +105,7 @@ func (w *World) against(m *member) bool {
 // it is judged by the state in which it was begun. At a stop LME is recorded before a higher epoch is asked for.
 func (w *World) Began(of Of, call string) {
 	m := w.member(of)
-	m.began[call] = m.record.State
+	m.began[call], m.room[call] = m.record.State, gap{w.log(of.At).start, w.log(of.At).replicated}
 	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil || w.log(of.At).open, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
 }
 
