@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,8 +44,9 @@ func TestMistakes(t *testing.T) {
 		names[path], byName[name] = name, path
 	}
 	var pairs []string
-	for path, name := range names {
-		pairs = append(pairs, path, name)
+	// The longest first: nobody's address is how that of a source at port 1… begins.
+	for _, path := range slices.SortedFunc(maps.Keys(names), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) }) {
+		pairs = append(pairs, path, names[path])
 	}
 	shown := strings.NewReplacer(pairs...)
 	store := []string{"--store", dir}
