@@ -395,6 +395,8 @@ func (r *runner) handle(ev partition.Event) {
 	if f := &ev.Fetch; ev.Kind == partition.Fetched && r.m.newest() == r.p && r.fetch != nil && ev.Token == r.fetch.token && !r.writing && r.state == statemachine.Mirroring &&
 		f.Code == partition.FetchOK && len(f.Records) == 0 && !f.Crowded && f.HighWatermark > f.Offset {
 		w.tell(func(m *model.World) { m.EmptyFetch(r.of, f.Offset, f.HighWatermark) })
+	} else if ev.Kind == partition.Fetched && f.Code == partition.FetchOK && len(f.Records) > 0 { // there are records after all
+		w.tell(func(m *model.World) { m.EmptyFetch(r.of, f.Offset, 0) })
 	}
 	out := r.core.Step(w.time(), ev)
 	if ev.Kind == partition.Persisted && ev.Err == nil {

@@ -6,11 +6,13 @@ import "slices"
 func (w *World) Rest(of Of) {
 	m, l := w.member(of), w.log(of.At)
 	for _, what := range []string{"dropped", "lost", "hole"} {
-		for _, n := range m.need[what] {
-			w.must(m.record.Attempt == -1 || !m.untold(n, what), "told", "invariant 6, decisions 15, 16", "%v: [%d, %d) was not told as %s", of, n.from, n.to, what)
+		for _, n := range m.need[what] { // who waits for a person, or for the other mirror, has not looked at the log again
+			w.must(m.record.State == failed || m.record.State == preparing || !m.untold(n, what), "told", "invariant 6, decisions 15, 16", "%v: [%d, %d) was not told as %s", of, n.from, n.to, what)
 		}
 	}
-	clear(m.need)
+	if m.record.State != failed && m.record.State != preparing {
+		clear(m.need)
+	}
 	s := m.record.State
 	person := s == failed && m.record.Attempt == -1 || m.record.Attempt > 0 && (s == failed || s == preparing) && (w.standoff(m) || !w.log(m.source).there) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
 	want := map[Wish]int8{WantMirroring: mirroring, WantPaused: paused, WantStopped: stopped}[m.wish]

@@ -19,14 +19,14 @@ var moves = map[int8][]int8{
 // Wished: what an operator wants from now on.
 func (w *World) Wished(of Of, wish Wish) {
 	m := w.member(of)
-	m.wish, m.acted, m.stop = wish, true, m.stop || wish == WantStopped
+	m.wish, m.acted, m.stop = wish, 2, m.stop || wish == WantStopped
 }
 
 // Stored: this state record was written.
 func (w *World) Stored(of Of, r Record) {
 	m, l := w.member(of), w.log(of.At)
 	old := m.record
-	m.person = m.person || m.acted
+	m.person = m.person || m.acted == 2
 	w.moved(m, old, r)
 	w.episode(m, old, r)
 	w.failure(m, old, r)
@@ -78,7 +78,7 @@ func (w *World) failure(m *member, old, r Record) {
 		if before == failed {
 			before = old.Previous
 		} else {
-			m.person, m.acted = m.acted, false
+			m.person, m.acted = m.acted > 0, max(0, m.acted-1)
 		}
 		w.must(r.Attempt != 0 && r.Message != "" && r.Previous == before, "failure", "spec §2", "%v: FAILED with attempt %d, message %q, previous %d; it was %d", m.of, r.Attempt, r.Message, r.Previous, before)
 	}

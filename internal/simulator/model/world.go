@@ -43,7 +43,8 @@ type member struct {
 	record                Record // of UNKNOWN while there is none
 	end                   *End
 	wish                  Wish
-	stop, person, acted   bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure was being written; since the last record
+	stop, person          bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure, or while it was being written
+	acted                 int  // failures for which what a person did last may count
 	process, loss         string
 	consents              map[gap]int32    // by range: the episode
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
@@ -165,14 +166,6 @@ func (l *log) from(end int64) []*version {
 	return l.batches[i:]
 }
 
-// present is the latest epoch of what lies in it: a log's epochs may be read from there anew after compaction.
-func (l *log) present() int32 {
-	if len(l.batches) == 0 {
-		return -1
-	}
-	return l.batches[len(l.batches)-1].LeaderEpoch
-}
-
 func (l *log) add(b Batch, who Who) {
 	v := &version{Batch: b, who: who, born: l.line, died: never}
 	l.batches, l.alive, l.ever[b.Base] = append(l.batches, v), append(l.alive, v), append(l.ever[b.Base], v)
@@ -246,13 +239,13 @@ func (w *World) Runs(of Of, process string) { m := w.member(of); m.process, m.ho
 // Policy: what a mirror does when the source's log starts above the copy's end (decision 16: restart, fail or keep), and the floor above which the log start is never followed (0: none).
 func (w *World) Policy(of Of, loss string, floor int64) {
 	m := w.member(of)
-	m.loss, m.floor, m.acted = loss, floor, true
+	m.loss, m.floor, m.acted = loss, floor, 2
 }
 
 // Consented: an operator allows dropping the records [from, to) of this copy in the episode that is to begin, or has begun (decision 7).
 func (w *World) Consented(of Of, from, to int64, episode int32) {
 	m := w.member(of)
-	m.consents[gap{from, to}], m.acted = episode, true
+	m.consents[gap{from, to}], m.acted = episode, 2
 }
 
 // Told: the mirror told its operator of records [from, to): "dropped", "lost" (gone at the source before they were copied), "hole".
