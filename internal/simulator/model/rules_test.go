@@ -625,7 +625,9 @@ var ruleStories = []struct {
 	{"failure", func(t *tale, wrong bool) {
 		t.goes(ab, preparing)
 		t.goes(ab, failed, person)
-		t.goes(ab, preparing) // it was started while the failure was being written
+		t.goes(ab, preparing) // it was started while the failure was being written, perhaps twice
+		t.goes(ab, failed, person)
+		t.goes(ab, preparing)
 		t.goes(ab, failed, person)
 		if !wrong {
 			t.Wished(ab, WantMirroring)
