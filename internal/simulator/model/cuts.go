@@ -49,12 +49,9 @@ func (w *World) known(m *member, v *version) bool {
 
 // allows says whether one consent of this episode covers a batch of a log that starts there.
 func (m *member) allows(v *version, start int64) bool {
-	for c, episode := range m.consents {
-		if episode == m.record.Episode && c.from <= max(v.Base, start) && v.Last < c.to {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.consents, func(c consent) bool {
+		return c.episode == m.record.Episode && c.from <= max(v.Base, start) && v.Last < c.to
+	})
 }
 
 // Restarted: the log is empty and its next offset is start.

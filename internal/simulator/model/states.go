@@ -1,9 +1,6 @@
 package model
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // moves are the legal ones, X to X and anything to FAILED apart (spec §2; from UNKNOWN to STOPPING: decision 4; from FAILED to PAUSING: decision 10).
 var moves = map[int8][]int8{
@@ -44,7 +41,7 @@ func (w *World) Stored(of Of, r Record) {
 		m.prepared = l.end
 	case r.State == mirroring:
 		if l.theirs = false; old.State == preparing {
-			maps.DeleteFunc(m.consents, func(_ gap, episode int32) bool { return episode <= r.Episode }) // decision 7: used up
+			m.consents = slices.DeleteFunc(m.consents, func(c consent) bool { return c.episode <= r.Episode }) // decision 7: used up
 		}
 		w.must(old.State == mirroring || !w.against(m), "opposite", "decision 14, spec §3", "%v mirrors while the opposite mirror runs", of)
 		w.must(!l.open, "gate state", "spec §2, decision 4", "%v mirrors into an open log", of)

@@ -46,7 +46,7 @@ type member struct {
 	stop, person          bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure, or while it was being written
 	acted                 int  // failures for which what a person did last may count
 	process, loss         string
-	consents              map[gap]int32    // by range: the episode
+	consents              []consent
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
 	opened                int32            // episode in which the gate was opened, −1 none
 	beyond                bool             // MIRRORING was reached since the last PREPARING
@@ -58,6 +58,11 @@ type member struct {
 }
 
 type gap struct{ from, to int64 }
+
+type consent struct {
+	gap
+	episode int32
+}
 
 // group is a group's committed offset of a partition, and who moved it last.
 type group struct {
@@ -110,7 +115,7 @@ func (w *World) member(of Of) *member {
 	if i := slices.IndexFunc(w.members, func(m *member) bool { return m.of == of }); i >= 0 {
 		return w.members[i]
 	}
-	m := &member{of: of, record: none, loss: "restart", opened: -1, consents: map[gap]int32{}, began: map[string]int8{}, room: map[string]gap{}, saw: map[string]int64{}, need: map[string][]gap{}, told: map[string][]gap{}}
+	m := &member{of: of, record: none, loss: "restart", opened: -1, began: map[string]int8{}, room: map[string]gap{}, saw: map[string]int64{}, need: map[string][]gap{}, told: map[string][]gap{}}
 	w.members = append(w.members, m)
 	return m
 }
@@ -218,7 +223,7 @@ func (w *World) Deleted(at At) {
 	w.groups = slices.DeleteFunc(w.groups, func(g *group) bool { return g.at == at })
 	for _, m := range w.members {
 		if m.of.At == at {
-			m.record, m.end, m.consents, m.need, m.opened, m.beyond = none, nil, map[gap]int32{}, map[string][]gap{}, -1, false
+			m.record, m.end, m.consents, m.need, m.opened, m.beyond = none, nil, nil, map[string][]gap{}, -1, false
 		}
 	}
 }
@@ -245,7 +250,7 @@ func (w *World) Policy(of Of, loss string, floor int64) {
 // Consented: an operator allows dropping the records [from, to) of this copy in the episode that is to begin, or has begun (decision 7).
 func (w *World) Consented(of Of, from, to int64, episode int32) {
 	m := w.member(of)
-	m.consents[gap{from, to}], m.acted = episode, 2
+	m.consents, m.acted = append(m.consents, consent{gap{from, to}, episode}), 2
 }
 
 // Told: the mirror told its operator of records [from, to): "dropped", "lost" (gone at the source before they were copied), "hole".
