@@ -42,7 +42,7 @@ func (f Found) All() bool {
 			return false
 		}
 	}
-	return f.Err == nil
+	return f.Err == nil && len(f.Answers) > 0
 }
 
 // Besides says whether each range has a violation that base, the module as it is, does not have there: one that comes at the same seed in the same words is not the bug's.
@@ -62,10 +62,11 @@ func (f Found) None() bool {
 			return false
 		}
 	}
-	return f.Err == nil
+	return f.Err == nil && len(f.Answers) > 0
 }
 
 // Run tries patches, two at a time, and returns what was found in their order; a nil patch stands for the module as it is. Each is told as soon as it is known, if tell is not nil; never two at once.
+// When ctx ends, what is not known by then has its cause as Err and is not told.
 func (h Hunt) Run(ctx context.Context, patches []*Patch, tell func(Found)) []Found {
 	all := make([]Found, len(patches))
 	var wg sync.WaitGroup
@@ -75,8 +76,9 @@ func (h Hunt) Run(ctx context.Context, patches []*Patch, tell func(Found)) []Fou
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			all[i] = h.one(ctx, p)
-			if tell != nil {
+			if all[i] = h.one(ctx, p); ctx.Err() != nil {
+				all[i] = Found{Patch: p, Err: context.Cause(ctx)}
+			} else if tell != nil {
 				telling.Lock()
 				defer telling.Unlock()
 				tell(all[i])

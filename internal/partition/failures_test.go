@@ -764,3 +764,63 @@ func TestDecision4WhatClientsWroteInATakenLogIsNotMirrored(t *testing.T) {
 		t.Errorf("%v, %+v, log %v\n%s", w.stored.State, w.lme, &w.log.batchLog, w.out.String())
 	}
 }
+
+// TestSpec2WhatOnlyAPersonEnds: a source that does not answer is asked again, unless whoever asked it says that this cannot help.
+func TestSpec2WhatOnlyAPersonEnds(t *testing.T) {
+	for _, c := range []struct{ nonRetryable, permanent bool }{{false, false}, {true, false}, {false, true}} {
+		w := newWorld()
+		w.load()
+		w.wish(statemachine.WantMirroring)
+		w.answer(0, noFault)
+		e := w.pending[0]
+		w.pending = w.pending[1:]
+		w.step(Event{Kind: SourceSeen, Token: e.Token, Err: errLost, NonRetryable: c.nonRetryable, Source: SourceView{Permanent: c.permanent}})
+		w.answer(0, noFault)
+		if s := w.core.Status(); e.Kind != CheckSource || s.Record.State != statemachine.Failed || (s.Record.RetryAttempt == statemachine.NonRetryable) != (c.nonRetryable || c.permanent) {
+			t.Errorf("%+v: %v, attempt %d\n%s", c, s.Record.State, s.Record.RetryAttempt, w.out.String())
+		}
+	}
+}
+
+// TestF28ATopicThatWasRecreatedWhileNoRecordNamesIt: which topic was copied stands in what the last stop recorded, if that was out of the same cluster.
+func TestF28ATopicThatWasRecreatedWhileNoRecordNamesIt(t *testing.T) {
+	other := statemachine.TopicID{0xb}
+	for _, c := range []struct {
+		record, lme statemachine.TopicID
+		cluster     string
+		failed      bool
+	}{
+		{statemachine.TopicID{}, other, "A", true}, {statemachine.TopicID{}, other, "", true}, {statemachine.TopicID{}, sourceTopic, "A", false},
+		{statemachine.TopicID{}, other, "C", false}, {sourceTopic, other, "A", false}, {other, sourceTopic, "A", true},
+	} {
+		w := newWorld()
+		w.src.add(toBatches(data(0, 9, 0, 10, -1, 0, 0, false, "a"))[0])
+		w.stored = statemachine.PartitionState{State: statemachine.Mirroring, StateEpoch: 3, Episode: 2, SourceClusterID: "A", SourceTopicID: c.record, PreviousState: statemachine.Unknown}
+		w.lme = &statemachine.LastMirrorEpoch{Epoch: -1, Offset: 0, SourceClusterID: c.cluster, SourceTopicID: c.lme, Episode: 1}
+		w.load()
+		w.wish(statemachine.WantMirroring)
+		w.run(100, nil)
+		if failed := w.stored.State == statemachine.Failed; failed != c.failed || failed && !strings.Contains(w.stored.ErrorMessage, "deleted and created again") {
+			t.Errorf("%+v: %v: %q", c, w.stored.State, w.stored.ErrorMessage)
+		}
+	}
+}
+
+// TestDecision15ASourceWithoutALeaderEpochProvesNothing: its answer may be from before the last election.
+func TestDecision15ASourceWithoutALeaderEpochProvesNothing(t *testing.T) {
+	w := newWorld()
+	w.log.leaderEpoch = 5
+	w.log.add(toBatches(data(0, 9, 3, 10, -1, 0, 0, false, "a"))[0])
+	w.log.add(toBatches(data(10, 19, 5, 10, -1, 0, 0, false, "a"))[0])
+	w.log.settle()
+	w.src.add(toBatches(data(0, 9, 3, 10, -1, 0, 0, false, "a"))[0])
+	w.src.view.LeaderEpoch = -1
+	w.src.answers = map[int32][]logtrunc.Round{5: {{Epoch: 3, End: 10}, {Epoch: 3, End: 10}}, 3: {{Epoch: 3, End: 10}, {Epoch: 3, End: 10}}}
+	w.stored = statemachine.PartitionState{State: statemachine.Mirroring, StateEpoch: 3, Episode: 1, PreviousState: statemachine.Unknown}
+	w.load()
+	w.wish(statemachine.WantMirroring)
+	w.run(100, nil)
+	if s := w.core.Status(); w.log.end != 20 || !strings.Contains(s.Waiting+s.Record.ErrorMessage, "does not tell its leader epoch") {
+		t.Errorf("the log ends at %d, waiting %q, %q\n%s", w.log.end, s.Waiting, s.Record.ErrorMessage, w.out.String())
+	}
+}

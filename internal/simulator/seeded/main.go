@@ -77,7 +77,9 @@ func run(ctx context.Context, out io.Writer, h overlay.Hunt, dir, only string, a
 	fmt.Fprintf(out, "%-56s %-*s  %s\n", "bug", 7*len(h.From), "seeds needed", "found by")
 	var base overlay.Found
 	if asItIs {
-		base = h.Run(ctx, []*overlay.Patch{nil}, nil)[0]
+		if base = h.Run(ctx, []*overlay.Patch{nil}, nil)[0]; ctx.Err() != nil {
+			return false, ctx.Err()
+		}
 		ok = row(out, base, base, len(h.From), verbose)
 	}
 	h.Run(ctx, patches, func(f overlay.Found) {

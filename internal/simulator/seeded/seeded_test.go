@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -112,6 +113,26 @@ func TestWhatIsNotTheBugsDoesNotCount(t *testing.T) {
 		if got := row(&out, f, base, 2, false); got != c.ok || strings.Contains(out.String(), "NOT AS IT SHOULD BE") == c.ok {
 			t.Errorf("%+v: %v\n%s", c.second, got, out.String())
 		}
+	}
+}
+
+// A hunt that is ended early has found nothing, and says so.
+func TestAnEndedHuntIsNoResult(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "x.patch"), []byte(bug), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, asItIs := range []bool{true, false} {
+		var out strings.Builder
+		ok, err := run(ctx, &out, overlay.Hunt{Builder: overlay.Builder{Root: dir}, From: []uint64{1}, Seeds: 1}, dir, "", asItIs, false)
+		if !errors.Is(err, context.Canceled) || ok && asItIs || strings.Contains(out.String(), "found: 1") {
+			t.Errorf("ok %v, %v\n%s", ok, err, out.String())
+		}
+	}
+	if f := (overlay.Found{}); f.All() || f.None() {
+		t.Error("what was never played is judged")
 	}
 }
 
