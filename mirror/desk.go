@@ -53,14 +53,19 @@ type epochQuestion struct {
 // askEpoch asks the source for the end of a leader epoch. When the source as a whole does not answer, that is noted.
 func (d *desk) askEpoch(ctx context.Context, q epochQuestion) (EpochEnd, error) {
 	a, err := d.m.cfg.Source.EndOffsetForEpoch(ctx, q.tp, q.leaderEpoch, q.epoch)
-	var s *SourceError
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &s) && (s.Code == SourceUnreachable || s.Code == SourceTimeout || s.Code == SourceAuthentication) {
+	if silent(err) {
 		d.mu.Lock()
 		d.question = q
 		d.mu.Unlock()
 		return a, d.failed(lookEpochs, err)
 	}
 	return a, err
+}
+
+// silent says that the source as a whole did not answer. A refusal is an answer: that the leader epoch in a question is an old one, for example.
+func silent(err error) bool {
+	var s *SourceError
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &s) && (s.Code == SourceUnreachable || s.Code == SourceTimeout || s.Code == SourceAuthentication)
 }
 
 // lookStep is one of the calls that a look at the source consists of.
@@ -306,11 +311,10 @@ func (d *desk) stillFailing(ctx context.Context, names []string, tps []TopicPart
 		d.mu.Lock()
 		q := d.question
 		d.mu.Unlock()
-		_, err := d.askEpoch(ctx, q)
-		if d.failing() == lookEpochs && err != nil {
+		if _, err := d.askEpoch(ctx, q); silent(err) || err != nil && ctx.Err() != nil {
 			return err
 		}
-		d.answered()
+		d.answered() // whatever it said: a question from before an election is refused for ever, and the partition asks a new one
 	}
 	return nil
 }

@@ -240,7 +240,7 @@ func (p *process) close() error {
 	return nil
 }
 
-// events are all that the mirror has told so far, in all its processes.
+// readEvents reads what the mirror has told so far, in all its processes.
 func readEvents(path string) (all []told, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

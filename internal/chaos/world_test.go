@@ -174,7 +174,7 @@ func (w *world) show(kind, format string, args ...any) {
 	w.t.Logf("%6.1f s  %s: %s", time.Since(w.load.began).Seconds(), e.kind, e.what)
 }
 
-// events of a kind and topic, from some place in the list on; place −1 is the list's end.
+// events are all that the mirror's processes have told.
 func (w *world) events() []told {
 	w.t.Helper()
 	all, err := readEvents(filepath.Join(w.folder, "events"))
@@ -227,7 +227,7 @@ func (w *world) words() string {
 	return b.String()
 }
 
-// ends are the high watermarks of all topics that are mirrored, or their log starts.
+// offsets are the high watermarks of all partitions that are mirrored, or their log starts.
 func (w *world) offsets(start bool) (map[clienthistory.Partition]int64, error) {
 	ctx, stop := context.WithTimeout(w.t.Context(), 5*time.Second)
 	defer stop()
@@ -353,10 +353,10 @@ func (w *world) end() {
 	}
 	n := uint32(0)
 	clients := map[clienthistory.Partition][]clienthistory.Produce{}
-	order1 := slices.SortedFunc(maps.Keys(starts), func(a, b clienthistory.Partition) int {
+	sorted := slices.SortedFunc(maps.Keys(starts), func(a, b clienthistory.Partition) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	for _, at := range order1 {
+	for _, at := range sorted {
 		for range 2 {
 			n++
 			p := clienthistory.Produce{Span: clienthistory.Span{Start: l.now()}, Cluster: copied, Partition: at, Record: clienthistory.NewRecord(9000, n)}
@@ -374,7 +374,7 @@ func (w *world) end() {
 	}
 
 	e := evidence{events: w.events(), history: l.history, mayDrop: w.mayDrop}
-	for _, at := range order1 {
+	for _, at := range sorted {
 		p, err := w.gather(at, leaders[at], starts[at])
 		if err != nil {
 			w.found = append(w.found, finding{"bytes", at.String(), err.Error()})
