@@ -269,7 +269,7 @@ func (w *world) inStep() {
 	eventually(w.t, "the mirror has what the source had when it was asked", func() (bool, string) {
 		s := w.status()
 		for at, end := range ends {
-			if p := s[at]; p.State != statemachine.Mirroring || p.End < end {
+			if p := s[at]; p.State != statemachine.Mirroring || p.End < end || strings.Contains(p.Reason, "does not answer") { // or the next trouble would be no news
 				return false, fmt.Sprintf("%v ends at %d at the source; %s", at, end, w.words())
 			}
 		}
