@@ -12,19 +12,22 @@ const shrinkBudget = 2000
 
 // Shrink makes a script shorter as long as it still breaks the rule: it takes ops out (delta debugging), then makes their words simpler. The same script gives the same
 // result. It plays at most 2,000 scripts.
-func Shrink(s Script, rule string) Script { return shrink(s, rule, nil) }
+func Shrink(s Script, rule string) Script {
+	return shrinkWith(s, rule, func() func(op string) *model.Violation { return nil })
+}
 
-func shrink(s Script, rule string, objector func(op string) *model.Violation) Script {
+// shrinkWith shrinks under a model that has an objector of its own for each run.
+func shrinkWith(s Script, rule string, objector func() func(op string) *model.Violation) Script {
 	left := shrinkBudget
 	breaks := func(t Script) bool {
 		if left <= 0 {
 			return false
 		}
 		left--
-		o := play(t, false, objector)
+		o := play(t, false, objector())
 		return o.Violation != nil && o.Violation.Rule == rule
 	}
-	if o := play(s, false, objector); o.Violation != nil && o.Step >= 0 && o.Step < len(s.Ops) {
+	if o := play(s, false, objector()); o.Violation != nil && o.Step >= 0 && o.Step < len(s.Ops) {
 		s.Ops = s.Ops[:o.Step+1]
 	}
 	for again := true; again && left > 0; {

@@ -77,10 +77,10 @@ func (w *World) marked(m *member, l *log, b Batch) {
 		w.must(false, "early marker", "spec §5, decision 5", "%v: marker at %d under epoch %d in state %d; recorded is %+v", m.of, b.Base, b.LeaderEpoch, m.record.State, m.end)
 		return
 	}
-	w.must(b.Base == max(l.end, m.hole), "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
+	w.must(b.Base == max(l.end, m.hole) || len(l.batches) == 0, "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
 	w.must(l.resets(end.LMO) == 0 && (b.Kind != Reset || len(open) == 0), "reset", "spec §5, decision 6", "%v: marker of kind %d at %d; %d resets are there, open are %v", m.of, b.Kind, b.Base, l.resets(end.LMO), open)
-	first := len(open) > 0 && open[0].Base < l.start || len(open) > 0 && open[0].ProducerID == b.ProducerID && open[0].ProducerEpoch == b.ProducerEpoch
-	w.must(b.Kind == Reset || first, "abort", "spec §5", "%v: ABORT at %d for producer %d epoch %d; open are %v", m.of, b.Base, b.ProducerID, b.ProducerEpoch, open)
+	first := slices.IndexFunc(open, func(t Batch) bool { return t.ProducerID == b.ProducerID && t.ProducerEpoch == b.ProducerEpoch })
+	w.must(b.Kind == Reset || first == 0 || first > 0 && open[0].Base < l.start, "abort", "spec §5", "%v: ABORT at %d for producer %d epoch %d; open are %v", m.of, b.Base, b.ProducerID, b.ProducerEpoch, open)
 }
 
 // resets counts the resets from an offset on.

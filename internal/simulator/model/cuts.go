@@ -22,7 +22,7 @@ func (w *World) Cut(at At, who Who, by string, end int64) {
 func (w *World) mirrorCuts(m *member, l *log, end int64) {
 	s := m.when("cut")
 	w.must(s == preparing || s == mirroring || s == stopping, "cut state", "spec §2", "%v is cut at %d in state %d", m.of, end, s)
-	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v is cut at %d while the opposite mirror runs", m.of, end)
+	w.must(s == stopping || !w.against(m), "opposite", "decision 14, spec §3", "%v is cut at %d while the opposite mirror runs", m.of, end)
 	for _, v := range l.from(end) {
 		if s != stopping {
 			w.drops(m, l, v)

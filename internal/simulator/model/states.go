@@ -23,7 +23,7 @@ func (w *World) Wished(of Of, wish Wish) {
 func (w *World) Stored(of Of, r Record) {
 	m, l := w.member(of), w.log(of.At)
 	old := m.record
-	m.person = m.person || m.acted == 2
+	m.person = m.person || m.acted > 0
 	w.moved(m, old, r)
 	w.episode(m, old, r)
 	w.failure(m, old, r)
@@ -32,13 +32,13 @@ func (w *World) Stored(of Of, r Record) {
 	m.stop = m.stop && (m.wish == WantStopped || r.State != mirroring) // a write that was under way when the wish changed may still be done
 	switch {
 	case r.State == stopped:
-		m.stop, l.stopped = false, true
+		m.stop, l.stopped = false, l.stopped || r.Episode > 0
 		untouched := l.theirs && m.opened != r.Episode && m.ended() == nil // a start that ended before it had the log
 		w.must(l.open && (untouched || m.ended() != nil && m.end.LMO >= 0), "closed STOPPED", "decision 4, spec §5", "%v is STOPPED; open is %v, recorded %+v", of, l.open, m.end)
 	case r.State == stopping && old.State != stopping:
 		m.safe = l.replicated
 	case r.State == preparing && old.State != preparing:
-		m.prepared = l.end
+		m.prepared, m.line = l.end, l.line
 	case r.State == mirroring:
 		if l.theirs = false; old.State == preparing {
 			m.consents = slices.DeleteFunc(m.consents, func(c consent) bool { return c.episode <= r.Episode }) // decision 7: used up

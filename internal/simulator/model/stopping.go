@@ -55,7 +55,7 @@ func (w *World) opens(m *member, l *log) {
 	}
 	reset := len(l.batches) > 0 && l.batches[len(l.batches)-1].Kind == Reset // its own, or the source's where nothing came after it
 	w.must(reset && l.replicated == l.end, "early open", "invariant 4, spec §5", "%v is opened, the reset is its last batch: %v, replicated to %d of %d", m.of, reset, l.replicated, l.end)
-	w.must(m.hole <= l.end, "used offset", "decision 18", "%v is opened at %d; the source is known to end at %d", m.of, l.end, m.hole)
+	w.must(m.hole <= l.end || len(l.batches) == 1, "used offset", "decision 18", "%v is opened at %d; the source is known to end at %d", m.of, l.end, m.hole)
 	w.lastPlaces(m, l)
 	w.must(len(l.transactions()) == 0, "open transaction", "invariant 5", "%v is opened with transactions %v", m.of, l.transactions())
 	w.must(id <= w.settled[m.of.Cluster], "settled", "invariant 5, F-48", "%v is opened with producer %d; ids are settled to %d", m.of, id, w.settled[m.of.Cluster])
@@ -66,7 +66,7 @@ func (w *World) closes(m *member, l *log) {
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v is closed while the opposite mirror runs", m.of)
 	for _, v := range l.batches {
 		has := w.log(m.source).find(v.Batch)
-		if v.Kind == Data && v.who != Cluster && v.Last < m.prepared && has == nil && !m.allows(v, l.start) {
+		if v.Kind == Data && v.who != Cluster && v.Last < m.prepared && v.born <= m.line && has == nil && !m.allows(v, l.start) {
 			w.must(false, "untouched gate", "decision 7", "%v is closed without a consent to drop [%d, %d]; consents are %v", m.of, v.Base, v.Last, m.consents)
 			return
 		}

@@ -50,6 +50,7 @@ type member struct {
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
 	opened                int32            // episode in which the gate was opened, −1 none
 	beyond                bool             // MIRRORING was reached since the last PREPARING
+	line                  int              // of the copy when PREPARING was entered
 	safe                  int64            // what was replicated when the stop began
 	need, told            map[string][]gap // ranges that have to be told, and that were
 	began                 map[string]int8  // by call: the state
