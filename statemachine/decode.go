@@ -102,6 +102,11 @@ func (s *PartitionState) setTag(tag uint32, value []byte) error {
 			return errTagLength
 		}
 		s.FoundOpen = value[0] != 0
+	case tagStateWasOpen:
+		if len(value) != 1 {
+			return errTagLength
+		}
+		s.WasOpen = value[0] != 0
 	}
 	return nil
 }

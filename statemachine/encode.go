@@ -13,6 +13,7 @@ const (
 	tagStateSourceCluster = 1
 	tagStateSourceTopic   = 2
 	tagStateFoundOpen     = 3
+	tagStateWasOpen       = 4
 
 	tagLMEOffset        = 0 // of LastMirrorEpochs
 	tagLMESourceCluster = 1
@@ -57,6 +58,9 @@ func AppendPartitionState(dst []byte, s PartitionState) []byte {
 	}
 	if s.FoundOpen {
 		t.add(tagStateFoundOpen, []byte{1})
+	}
+	if s.WasOpen {
+		t.add(tagStateWasOpen, []byte{1})
 	}
 	return t.append(dst)
 }

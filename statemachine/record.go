@@ -39,6 +39,9 @@ type PartitionState struct {
 	// again, and a stop opens it and does nothing else to it. It ends before the first cut and with the move to MIRRORING. Tagged field 3, ours, one byte 1; false is
 	// not written.
 	FoundOpen bool
+	// WasOpen: clients wrote this log before the mirror had it, and what they wrote may still lie in it. Nothing of it is cut without consent then (decision 15), in the
+	// first episode either. It stays as long as the record. Tagged field 4, ours, one byte 1; false is not written.
+	WasOpen bool
 }
 
 // NewPartitionState is a member without a record: UNKNOWN, leader epoch −1, previous UNKNOWN.

@@ -156,6 +156,7 @@ func TestPartitionStateRoundTrips(t *testing.T) {
 			PreviousState: rapid.SampledFrom(allStates()).Draw(t, "previous"),
 			Episode:       rapid.Int32().Draw(t, "episode"),
 			FoundOpen:     rapid.Bool().Draw(t, "found open"),
+			WasOpen:       rapid.Bool().Draw(t, "was open"),
 		}
 		if got, err := DecodePartitionState(AppendPartitionState(nil, s)); got != s || err != nil {
 			t.Fatalf("%+v reads as %+v, %v", s, got, err)

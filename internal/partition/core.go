@@ -477,6 +477,7 @@ func (c *Core) backoff(n int) time.Duration {
 func (c *Core) persist(next statemachine.PartitionState, lme *statemachine.LastMirrorEpoch, then func(*Core)) {
 	next.StateEpoch = c.rec.StateEpoch + 1
 	next.LeaderEpoch = max(next.LeaderEpoch, c.led)
+	next.WasOpen = next.WasOpen || (next.FoundOpen || c.rec.FoundOpen) && c.log.End > c.log.Start
 	if c.cluster != "" {
 		next.SourceClusterID = c.cluster
 	}

@@ -232,8 +232,9 @@ func (c *Core) rounds() []logtrunc.Round {
 	return c.search.Rounds()
 }
 
-// everStopped says that clients may have written to this log: a cut then needs consent (decision 15).
-func (c *Core) everStopped() bool { return c.ended() || c.rec.Episode > 1 }
+// everStopped says that clients may have written to this log: a cut then needs consent (decision 15). A log that they wrote before this mirror had it counts too: what an old
+// primary and its successor both had is no less theirs because the successor loses it.
+func (c *Core) everStopped() bool { return c.ended() || c.rec.Episode > 1 || c.rec.WasOpen }
 
 // ended says that a LastMirrorEpoch tells where a mirror ended, not only where it comes from.
 func (c *Core) ended() bool { return c.lme != nil }
