@@ -235,7 +235,7 @@ func (g *giveUp) lastMirrorEpoch(e statemachine.Entry, f kraft.Forced) (lme *sta
 		return had, false
 	case had != nil && had.Episode == r.Episode && r.State != statemachine.Unknown:
 		return had, false // its own stop has recorded it; what follows in the log are the stop's markers
-	case had != nil && preparing && had.Episode < r.Episode && f.End > had.Offset:
+	case had != nil && preparing && !r.Mirrored && had.Episode < r.Episode && f.End > had.Offset:
 		return carried(), true // this episode has mirrored nothing yet: what lies beyond the end of the last one is clients'
 	}
 	lme = &statemachine.LastMirrorEpoch{Epoch: f.Epoch, Offset: f.End, SourceClusterID: r.SourceClusterID, SourceTopicID: r.SourceTopicID, Episode: episode(e)}

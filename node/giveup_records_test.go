@@ -27,6 +27,8 @@ func TestLastMirrorEpochOfAGivenUpPartition(t *testing.T) {
 	}
 	open, failed := state(statemachine.Preparing, 3), statemachine.Fail(state(statemachine.Preparing, 3), "x", false)
 	open.FoundOpen = true
+	again := state(statemachine.Preparing, 3)
+	again.Mirrored = true
 	for _, x := range []struct {
 		name    string
 		state   statemachine.PartitionState
@@ -44,6 +46,7 @@ func TestLastMirrorEpochOfAGivenUpPartition(t *testing.T) {
 		{"a new start with clients' records, in the middle of its first step", state(statemachine.Preparing, 3), recorded(4, 50, 2), recorded(4, 50, 3), true},
 		{"the same, failed", failed, recorded(4, 50, 2), recorded(4, 50, 3), true},
 		{"a new start after the cut", state(statemachine.Preparing, 3), recorded(7, 120, 2), recorded(7, 100, 3), false},
+		{"a start anew of a mirror whose source topic was recreated", again, recorded(4, 50, 2), recorded(7, 100, 3), false},
 	} {
 		g := &giveUp{}
 		got, clients := g.lastMirrorEpoch(statemachine.Entry{Key: statemachine.Key{Mirror: "m"}, State: x.state, LME: x.had}, f)

@@ -107,6 +107,11 @@ func (s *PartitionState) setTag(tag uint32, value []byte) error {
 			return errTagLength
 		}
 		s.WasOpen = value[0] != 0
+	case tagStateMirrored:
+		if len(value) != 1 {
+			return errTagLength
+		}
+		s.Mirrored = value[0] != 0
 	}
 	return nil
 }

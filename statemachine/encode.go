@@ -14,6 +14,7 @@ const (
 	tagStateSourceTopic   = 2
 	tagStateFoundOpen     = 3
 	tagStateWasOpen       = 4
+	tagStateMirrored      = 5
 
 	tagLMEOffset        = 0 // of LastMirrorEpochs
 	tagLMESourceCluster = 1
@@ -61,6 +62,9 @@ func AppendPartitionState(dst []byte, s PartitionState) []byte {
 	}
 	if s.WasOpen {
 		t.add(tagStateWasOpen, []byte{1})
+	}
+	if s.Mirrored {
+		t.add(tagStateMirrored, []byte{1})
 	}
 	return t.append(dst)
 }

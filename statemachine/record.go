@@ -42,6 +42,9 @@ type PartitionState struct {
 	// WasOpen: clients wrote this log before the mirror had it, and what they wrote may still lie in it. Nothing of it is cut without consent then (decision 15), in the
 	// first episode either. It stays as long as the record. Tagged field 4, ours, one byte 1; false is not written.
 	WasOpen bool
+	// Mirrored: MIRRORING was reached in this episode, so what lies in the log may be the mirror's: a stop then ends a mirror, also from a PREPARING that comes after it (the
+	// source topic was recreated). Tagged field 5, ours, one byte 1; false is not written.
+	Mirrored bool
 }
 
 // NewPartitionState is a member without a record: UNKNOWN, leader epoch −1, previous UNKNOWN.

@@ -225,6 +225,7 @@ func TestSpec2MoveClearsTheFailure(t *testing.T) {
 			got := mustMove(t, tt.r, tt.to)
 			want := tt.r
 			want.State, want.Episode = tt.to, got.Episode // see TestDecision2EpisodeGrowsWithEachStart
+			want.Mirrored = got.Mirrored                  // see TestMirroredLastsAsLongAsTheEpisode
 			if tt.clear {
 				want.ErrorMessage, want.RetryAttempt, want.PreviousState = "", 0, Unknown
 			}
@@ -264,6 +265,7 @@ func TestSpec2RepeatedFailuresGrowTheDelayAndAFetchEndsThem(t *testing.T) {
 	if r.RetryAttempt != 4 {
 		t.Errorf("attempt %d before the first fetch, want 4", r.RetryAttempt)
 	}
+	r.Mirrored = false
 	if r = ClearFailure(r); r != inState(Mirroring) {
 		t.Errorf("after the first processed fetch %+v", r)
 	}
@@ -314,6 +316,20 @@ func TestFoundOpenStaysUntilTheLogIsCopiedTo(t *testing.T) {
 			if err != nil || got.FoundOpen != want {
 				t.Errorf("%v → %v: found open %v, %v; want %v", from, to, got.FoundOpen, err, want)
 			}
+		}
+	}
+}
+
+// TestMirroredLastsAsLongAsTheEpisode: that MIRRORING was reached is known through every later move of the episode, and not in the next one.
+func TestMirroredLastsAsLongAsTheEpisode(t *testing.T) {
+	r := inState(Unknown)
+	for _, step := range []struct {
+		to   State
+		want bool
+	}{{Preparing, false}, {Failed, false}, {Preparing, false}, {Mirroring, true}, {Failed, true}, {Preparing, true}, {Stopping, true}, {Stopped, true}, {Preparing, false}, {Stopping, false}} {
+		r = mustMove(t, r, step.to)
+		if r.Mirrored != step.want {
+			t.Errorf("%v: mirrored %v in episode %d", step.to, r.Mirrored, r.Episode)
 		}
 	}
 }

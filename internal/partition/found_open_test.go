@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/clustermirror/clustermirror/statemachine"
+	"github.com/clustermirror/clustermirror/txnabort"
 )
 
 // clientsLog is a world whose log is an ordinary topic's: clients write it, one has a transaction open, and no mirror was ever there. The source has other records, and
@@ -192,5 +193,65 @@ func TestFoundOpenStopBeforeTheCutClaimsNothing(t *testing.T) {
 	}
 	if looked < 2 {
 		t.Fatalf("looked only %d times", looked)
+	}
+}
+
+// TestStartOverAfterMirroringIsStoppedAsAMirror mirrors a log, recreates the source topic, and starts over with consent; the stop comes at each effect of that start, by a restart or not. What
+// the log still holds was mirrored, so the stop ends a mirror: a last mirror epoch, aborts, a reset, settled producer ids. With an earlier stop, whose marks are in both logs, it is
+// another episode's end that is recorded, and not the earlier one's once more.
+func TestStartOverAfterMirroringIsStoppedAsAMirror(t *testing.T) {
+	for _, earlier := range []bool{false, true} {
+		for _, restart := range []bool{false, true} {
+			for k, more := 0, true; more; k++ {
+				w := newWorld()
+				w.src.view.LeaderEpoch = 5
+				w.src.add(toBatches(data(0, 4, 5, 5, -1, 0, 0, false, "v"))[0])
+				if earlier {
+					w.src.add(toBatches(txnabort.PIDReset(5, 5, 1))[0])
+					for _, m := range w.src.batches {
+						w.log.add(m)
+					}
+					w.log.leaderEpoch, w.log.owner = 6, OwnerOpen
+					w.log.settle()
+					w.stored = statemachine.PartitionState{State: statemachine.Stopped, StateEpoch: 10, Episode: 1, LeaderEpoch: 6, PreviousState: statemachine.Unknown}
+					w.lme = &statemachine.LastMirrorEpoch{Epoch: 5, Offset: 5, Episode: 1, SourceClusterID: "A", SourceTopicID: sourceTopic}
+					w.src.view.LME, w.src.view.LMO = 5, 6
+				}
+				w.load()
+				w.wish(statemachine.WantMirroring)
+				w.settle(t)
+				w.src.add(toBatches(data(w.src.end, w.src.end, 5, 1, 42, 0, 0, true, "open"))[0])
+				w.run(300, nil)
+				episode, end := w.stored.Episode, w.log.end
+				if w.stored.State != statemachine.Mirroring || end != w.src.end {
+					t.Fatalf("%+v, log %v\n%s", w.stored, &w.log.batchLog, w.out.String())
+				}
+				w.src.batchLog = batchLog{}
+				w.src.view.TopicID, w.src.view.LME, w.src.view.LMO = statemachine.TopicID{0xb}, -1, -1
+				w.src.add(toBatches(data(0, 0, 5, 1, -1, 0, 0, false, "new"))[0])
+				w.step(Event{Kind: SourceChanged, Source: w.src.look()})
+				w.run(300, nil)
+				w.consent = []Consent{{TopicID: testTopic, From: 0, To: end, Episode: episode}}
+				w.wish(statemachine.WantMirroring)
+				for range k {
+					if len(w.pending) > 0 {
+						w.answer(0, noFault)
+					}
+				}
+				more = w.stored.State != statemachine.Mirroring && len(w.pending) > 0
+				w.src.down = true
+				w.want = statemachine.WantStopped
+				if restart {
+					w.crash()
+				} else {
+					w.wish(statemachine.WantStopped)
+				}
+				w.settle(t)
+				marked := len(w.log.batches) > 0 && txnabort.IsPIDReset(w.log.batches[len(w.log.batches)-1].bytes)
+				if w.stored.State != statemachine.Stopped || w.log.owner != OwnerOpen || w.lme == nil || w.lme.Episode != episode || earlier && w.lme.Offset == 5 || !marked || len(w.log.producers().InFlight()) > 0 {
+					t.Fatalf("effect %d, earlier stop %v, restart %v: %+v, LME %+v, log %v, %v\n%s", k, earlier, restart, w.stored, w.lme, &w.log.batchLog, w.log.owner, w.out.String())
+				}
+			}
+		}
 	}
 }

@@ -231,9 +231,9 @@ func (c *Core) openAndFail(message string) {
 	})
 }
 
-// untouched says that the log still is as an earlier STOPPED left it, client writes included: the marks of that stop are there and this episode has cut nothing.
+// untouched says that the log still is as an earlier STOPPED left it, client writes included: the marks of that stop are there and this episode has cut nothing and copied nothing.
 func (c *Core) untouched() bool {
-	return c.lme != nil && c.lme.Episode < c.rec.Episode && c.lme.Offset >= 0 && c.log.End >= c.lme.Offset && c.resetAt >= c.lme.Offset
+	return c.lme != nil && c.lme.Episode < c.rec.Episode && !c.rec.Mirrored && c.lme.Offset >= 0 && c.log.End >= c.lme.Offset && c.resetAt >= c.lme.Offset
 }
 
 // cutsRemote says that what is to be dropped reaches into the log's remote storage. It may have grown since it was asked last.

@@ -32,10 +32,11 @@ const maxMarkerWaits = 3
 
 // mustCarry says that the stop ends a start that may never have changed anything: then what the earlier stop recorded still is where the mirror ended, and has to be
 // carried into this episode before STOPPING is persisted. Recording the log's end anew would claim client writes as mirrored, and abort clients' transactions. Where there was no
-// earlier stop nothing in the log was ever mirrored: unless it is known to be a prefix of the source's by now it is the clients', or what a cut has left of theirs.
+// earlier stop nothing in the log was ever mirrored: unless it is known to be a prefix of the source's by now it is the clients', or what a cut has left of theirs. A start that comes after
+// MIRRORING in the same episode, because the source topic was recreated, is not such a start.
 func (c *Core) mustCarry() bool {
 	preparing := c.rec.State == statemachine.Preparing || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Preparing
-	if c.rec.FoundOpen || !preparing {
+	if c.rec.FoundOpen || c.rec.Mirrored || !preparing {
 		return false
 	}
 	if !c.ended() {
