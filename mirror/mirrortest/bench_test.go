@@ -31,10 +31,10 @@ func oneLife(b *testing.B, t testing.TB, parts *[4]time.Duration) {
 		return func() { parts[i] += time.Since(began) }
 	}
 	end := lap(0)
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 3, "payments": 1}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 3, "payments": 1}})
 	end()
 	ctx := bounded(t)
-	cl := client(t, dr.Primary(), kgo.DefaultProduceTopic("orders"), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
+	cl := client(t, pair.Primary(), kgo.DefaultProduceTopic("orders"), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	var records []*kgo.Record
 	for i := range 1000 {
 		records = append(records, kgo.StringRecord(fmt.Sprint("order ", i)))
@@ -42,28 +42,28 @@ func oneLife(b *testing.B, t testing.TB, parts *[4]time.Duration) {
 	if err := cl.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	tx := client(t, dr.Primary(), kgo.TransactionalID("tx"), kgo.DefaultProduceTopic("payments"))
+	tx := client(t, pair.Primary(), kgo.TransactionalID("tx"), kgo.DefaultProduceTopic("payments"))
 	if err := tx.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
 	produce(ctx, t, tx, "open")
-	dr.AwaitCaughtUp()
-	dr.Link().Cut()
+	pair.AwaitCaughtUp()
+	pair.Link().Cut()
 	produce(ctx, t, cl, "behind the break")
-	dr.KillPrimary()
+	pair.KillPrimary()
 	cl.Close()
 	tx.Close()
-	dr.Link().Heal()
+	pair.Link().Heal()
 
 	b.StartTimer()
 	end = lap(1)
-	over := dr.Failover()
+	over := pair.Failover()
 	end()
 	end = lap(2)
-	back := dr.Return()
+	back := pair.Return()
 	end()
 	end = lap(3)
-	dr.Home()
+	pair.Home()
 	end()
 	b.StopTimer()
 	if len(over.Partitions) != 4 || len(over.NotCopied) != 1 || len(back.GivenUp) != 1 {
@@ -72,5 +72,5 @@ func oneLife(b *testing.B, t testing.TB, parts *[4]time.Duration) {
 	if aborts := over.Partitions[3].Aborts; len(aborts) != 1 {
 		t.Fatalf("aborts %v", aborts)
 	}
-	dr.Verify()
+	pair.Verify()
 }

@@ -34,12 +34,12 @@ func TestProducersAndCodecs(t *testing.T) {
 		{"lz4", []kgo.Opt{kgo.ProducerBatchCompression(kgo.Lz4Compression())}},
 		{"zstd", []kgo.Opt{kgo.ProducerBatchCompression(kgo.ZstdCompression())}},
 	}
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2}, Brokers: 2})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2}, Brokers: 2})
 	ctx := bounded(t)
 	var want []string
 	write := func(where string) {
 		for _, k := range kinds {
-			cl := client(t, dr.Active(), append(k.opts, kgo.DefaultProduceTopic("orders"))...)
+			cl := client(t, pair.Active(), append(k.opts, kgo.DefaultProduceTopic("orders"))...)
 			for i := range 3 {
 				v := fmt.Sprintf("%s %d %s %s", k.name, i, where, strings.Repeat("x", 200))
 				produce(ctx, t, cl, v)
@@ -47,27 +47,27 @@ func TestProducersAndCodecs(t *testing.T) {
 			}
 		}
 		slices.Sort(want)
-		got := consume(ctx, t, dr.Active(), "orders", len(want))
+		got := consume(ctx, t, pair.Active(), "orders", len(want))
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("%s: %d records read, %d written", where, len(got), len(want))
 		}
 	}
 	write("primary")
-	dr.AwaitCaughtUp()
-	dr.KillPrimary()
-	if r := dr.Failover(); len(r.NotCopied) > 0 {
+	pair.AwaitCaughtUp()
+	pair.KillPrimary()
+	if r := pair.Failover(); len(r.NotCopied) > 0 {
 		t.Errorf("not copied: %d records", len(r.NotCopied))
 	}
 	write("standby")
-	dr.Failback()
+	pair.Failback()
 	write("primary again")
-	dr.Verify()
+	pair.Verify()
 }
 
 // TestTheCopyRefusesWrites: a producer at the standby gets a clear error at once while that is the copy, and so does one at the primary while that is.
 func TestTheCopyRefusesWrites(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
 	ctx := bounded(t)
 	refused := func(c *mirrortest.Cluster) {
 		t.Helper()
@@ -83,13 +83,13 @@ func TestTheCopyRefusesWrites(t *testing.T) {
 			}
 		}
 	}
-	refused(dr.Standby())
-	dr.Failover()
-	dr.Return()
-	refused(dr.Primary())
-	dr.Home()
-	refused(dr.Standby())
-	if n := dr.Verify(); n == 0 {
+	refused(pair.Standby())
+	pair.Failover()
+	pair.Return()
+	refused(pair.Primary())
+	pair.Home()
+	refused(pair.Standby())
+	if n := pair.Verify(); n == 0 {
 		t.Error("nothing was compared")
 	}
 }
@@ -98,29 +98,29 @@ func TestTheCopyRefusesWrites(t *testing.T) {
 // all of them.
 func TestAnOldProducer(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
 	ctx := bounded(t)
-	old := client(t, dr.Primary(), kgo.DefaultProduceTopic("orders"))
+	old := client(t, pair.Primary(), kgo.DefaultProduceTopic("orders"))
 	produce(ctx, t, old, "copied")
-	dr.AwaitCaughtUp()
-	dr.Link().BlackHole()
+	pair.AwaitCaughtUp()
+	pair.Link().BlackHole()
 	produce(ctx, t, old, "behind the break")
-	over := dr.Failover()
+	over := pair.Failover()
 	if got := valuesOf(over.NotCopied); !slices.Equal(got, []string{"behind the break"}) {
 		t.Errorf("not copied: %v", got)
 	}
 	produce(ctx, t, old, "after the failover", "and again")
-	now := client(t, dr.Standby(), kgo.DefaultProduceTopic("orders"))
+	now := client(t, pair.Standby(), kgo.DefaultProduceTopic("orders"))
 	produce(ctx, t, now, "at the new primary")
-	dr.Link().Heal()
-	back := dr.Failback()
+	pair.Link().Heal()
+	back := pair.Failback()
 	if got := valuesOf(back.Return.GivenUp); !slices.Equal(got, []string{"behind the break", "after the failover", "and again"}) {
 		t.Errorf("given up: %v", got)
 	}
-	if got := consume(ctx, t, dr.Primary(), "orders", 2); !slices.Equal(got, []string{"copied", "at the new primary"}) {
+	if got := consume(ctx, t, pair.Primary(), "orders", 2); !slices.Equal(got, []string{"copied", "at the new primary"}) {
 		t.Errorf("records now: %v", got)
 	}
-	dr.Verify()
+	pair.Verify()
 }
 
 func valuesOf(records []mirrortest.Record) (values []string) {
@@ -146,25 +146,25 @@ func TestTransactions(t *testing.T) {
 // finds no partition to mark.
 func TestALateCommit(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"payments": 1}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"payments": 1}})
 	ctx := bounded(t)
-	dr.Failover()
-	dr.Return()
-	late := client(t, dr.Standby(), kgo.TransactionalID("late"), kgo.DefaultProduceTopic("payments"))
+	pair.Failover()
+	pair.Return()
+	late := client(t, pair.Standby(), kgo.TransactionalID("late"), kgo.DefaultProduceTopic("payments"))
 	if err := late.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
 	produce(ctx, t, late, "late")
-	home := dr.Home()
+	home := pair.Home()
 	if n := len(home.Partitions[0].Aborts); n != 1 || len(home.Again.GivenUp) > 0 {
 		t.Errorf("%d aborted, given up %v\n%s", n, home.Again.GivenUp, home)
 	}
 	if err := late.EndTransaction(ctx, kgo.TryCommit); err != nil {
 		t.Errorf("the COMMIT: %v", err)
 	}
-	produce(ctx, t, client(t, dr.Primary(), kgo.DefaultProduceTopic("payments")), "after")
-	for _, c := range []*mirrortest.Cluster{dr.Primary(), dr.Standby()} {
-		dr.Verify()
+	produce(ctx, t, client(t, pair.Primary(), kgo.DefaultProduceTopic("payments")), "after")
+	for _, c := range []*mirrortest.Cluster{pair.Primary(), pair.Standby()} {
+		pair.Verify()
 		if got := consumeCommitted(ctx, t, c, 1); !slices.Equal(got, []string{"after"}) {
 			t.Errorf("%s: read committed %v", c.ID(), got)
 		}
@@ -177,7 +177,7 @@ func protocols() map[string][]kgo.Opt {
 }
 
 func transactions(t *testing.T, opts []kgo.Opt) {
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"payments": 1}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"payments": 1}})
 	ctx := bounded(t)
 	producer := func(c *mirrortest.Cluster, id string) *kgo.Client {
 		return client(t, c, append(opts, kgo.TransactionalID(id), kgo.DefaultProduceTopic("payments"))...)
@@ -195,28 +195,28 @@ func transactions(t *testing.T, opts []kgo.Opt) {
 			t.Fatal(err)
 		}
 	}
-	one, two, three := producer(dr.Primary(), "one"), producer(dr.Primary(), "two"), producer(dr.Primary(), "three")
+	one, two, three := producer(pair.Primary(), "one"), producer(pair.Primary(), "two"), producer(pair.Primary(), "three")
 	begin(one, "committed")
 	end(one, kgo.TryCommit)
 	begin(one, "aborted")
 	end(one, kgo.TryAbort)
 	begin(two, "open at the failover")
 	begin(three, "committed behind the break")
-	produce(ctx, t, client(t, dr.Primary(), kgo.DefaultProduceTopic("payments")), "plain")
-	dr.AwaitCaughtUp()
-	committed := consumeCommitted(ctx, t, dr.Primary(), 1)
+	produce(ctx, t, client(t, pair.Primary(), kgo.DefaultProduceTopic("payments")), "plain")
+	pair.AwaitCaughtUp()
+	committed := consumeCommitted(ctx, t, pair.Primary(), 1)
 	if !slices.Equal(committed, []string{"committed"}) { // the last stable offset is that of the open one
 		t.Errorf("read committed at the primary: %v", committed)
 	}
-	dr.Link().Cut()
+	pair.Link().Cut()
 	end(three, kgo.TryCommit)
-	dr.KillPrimary()
+	pair.KillPrimary()
 
-	over := dr.Failover()
+	over := pair.Failover()
 	if n := len(over.Partitions[0].Aborts); n != 2 {
 		t.Errorf("%d transactions aborted, not 2:\n%s", n, over)
 	}
-	four := producer(dr.Standby(), "four")
+	four := producer(pair.Standby(), "four")
 	begin(four, "at the standby")
 	end(four, kgo.TryCommit)
 	begin(four, "aborted at the standby")
@@ -224,27 +224,27 @@ func transactions(t *testing.T, opts []kgo.Opt) {
 	begin(four, "again at the standby")
 	end(four, kgo.TryCommit)
 	want := []string{"committed", "plain", "at the standby", "again at the standby"}
-	if got := consumeCommitted(ctx, t, dr.Standby(), 4); !slices.Equal(got, want) {
+	if got := consumeCommitted(ctx, t, pair.Standby(), 4); !slices.Equal(got, want) {
 		t.Errorf("read committed at the standby: %v", got)
 	}
 	want = []string{"committed", "aborted", "open at the failover", "committed behind the break", "plain", "at the standby", "aborted at the standby", "again at the standby"}
-	if got := consume(ctx, t, dr.Standby(), "payments", 8); !slices.Equal(got, want) {
+	if got := consume(ctx, t, pair.Standby(), "payments", 8); !slices.Equal(got, want) {
 		t.Errorf("read uncommitted at the standby: %v", got)
 	}
 
-	dr.Link().Heal()
-	back := dr.Failback()
+	pair.Link().Heal()
+	back := pair.Failback()
 	if n := len(back.Return.Plan.Partitions[0].Disagreements); n != 1 {
 		t.Errorf("%d transactions were committed at the old primary and are aborted now, not 1:\n%s", n, back.Return.Plan)
 	}
-	five := producer(dr.Primary(), "two") // whose transaction was open at the old primary
+	five := producer(pair.Primary(), "two") // whose transaction was open at the old primary
 	begin(five, "home")
 	end(five, kgo.TryCommit)
 	want = []string{"committed", "plain", "at the standby", "again at the standby", "home"}
-	if got := consumeCommitted(ctx, t, dr.Primary(), 5); !slices.Equal(got, want) {
+	if got := consumeCommitted(ctx, t, pair.Primary(), 5); !slices.Equal(got, want) {
 		t.Errorf("read committed at the primary again: %v", got)
 	}
-	dr.Verify()
+	pair.Verify()
 }
 
 func consumeCommitted(ctx context.Context, t testing.TB, c *mirrortest.Cluster, n int) []string {
@@ -264,11 +264,11 @@ func TestGroups(t *testing.T) {
 	for kind, opts := range groupKinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2}})
+			pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2}})
 			ctx := bounded(t)
 			read := func(n int) (values []string) {
 				t.Helper()
-				cl := client(t, dr.Active(), append(opts, kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())...)
+				cl := client(t, pair.Active(), append(opts, kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())...)
 				defer cl.Close() // a group with members is never moved
 				values = poll(ctx, t, cl, n)
 				if err := cl.CommitUncommittedOffsets(ctx); err != nil {
@@ -279,7 +279,7 @@ func TestGroups(t *testing.T) {
 			}
 			write := func(values ...string) []string {
 				t.Helper()
-				produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("orders"), kgo.RecordPartitioner(kgo.RoundRobinPartitioner())), values...)
+				produce(ctx, t, client(t, pair.Active(), kgo.DefaultProduceTopic("orders"), kgo.RecordPartitioner(kgo.RoundRobinPartitioner())), values...)
 				return values
 			}
 			for round, where := range []string{"primary", "standby", "primary again", "standby again"} {
@@ -289,11 +289,11 @@ func TestGroups(t *testing.T) {
 				}
 				switch round {
 				case 0, 2:
-					dr.AwaitCaughtUp()
-					dr.KillPrimary()
-					dr.Failover()
+					pair.AwaitCaughtUp()
+					pair.KillPrimary()
+					pair.Failover()
 				case 1:
-					dr.Failback()
+					pair.Failback()
 				}
 			}
 		})
@@ -303,9 +303,9 @@ func TestGroups(t *testing.T) {
 // TestAGroupOfTheStandby: who commits at the standby keeps his place there as long as the group at the primary is behind it; nobody waits for what will not come.
 func TestAGroupOfTheStandby(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
 	ctx := bounded(t)
-	produce(ctx, t, client(t, dr.Primary(), kgo.DefaultProduceTopic("orders")), "a", "b", "c")
+	produce(ctx, t, client(t, pair.Primary(), kgo.DefaultProduceTopic("orders")), "a", "b", "c")
 	commit := func(c *mirrortest.Cluster, at int64) {
 		t.Helper()
 		var offsets kadm.Offsets
@@ -323,16 +323,16 @@ func TestAGroupOfTheStandby(t *testing.T) {
 		o, _ := offsets.Lookup("orders", 0)
 		return o.At
 	}
-	commit(dr.Primary(), 1)
-	dr.AwaitCaughtUp()
-	if got := at(dr.Standby()); got != 1 {
+	commit(pair.Primary(), 1)
+	pair.AwaitCaughtUp()
+	if got := at(pair.Standby()); got != 1 {
 		t.Errorf("the mirror put it to %d, not 1", got)
 	}
-	commit(dr.Standby(), 2)
-	until(ctx, t, "it is left alone", func() bool { dr.AwaitCaughtUp(); return at(dr.Standby()) == 2 })
-	commit(dr.Primary(), 3)
-	dr.AwaitCaughtUp()
-	if got := at(dr.Standby()); got != 3 {
+	commit(pair.Standby(), 2)
+	until(ctx, t, "it is left alone", func() bool { pair.AwaitCaughtUp(); return at(pair.Standby()) == 2 })
+	commit(pair.Primary(), 3)
+	pair.AwaitCaughtUp()
+	if got := at(pair.Standby()); got != 3 {
 		t.Errorf("it is at %d, not 3, where the primary has passed it", got)
 	}
 }
@@ -349,12 +349,12 @@ func TestTransactionsWithOffsets(t *testing.T) {
 }
 
 func transactionsWithOffsets(t *testing.T, opts []kgo.Opt) {
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1, "invoices": 1}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1, "invoices": 1}})
 	ctx := bounded(t)
 	work := func(n int, how kgo.TransactionEndTry) {
 		t.Helper()
 		s, err := kgo.NewGroupTransactSession(append(opts,
-			kgo.SeedBrokers(dr.Active().Addresses()...), kgo.TransactionalID("invoicer"), kgo.ConsumerGroup("invoicer"), kgo.ConsumeTopics("orders"), kgo.ProducerLinger(0),
+			kgo.SeedBrokers(pair.Active().Addresses()...), kgo.TransactionalID("invoicer"), kgo.ConsumerGroup("invoicer"), kgo.ConsumeTopics("orders"), kgo.ProducerLinger(0),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic("invoices"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		)...)
 		if err != nil {
@@ -380,70 +380,70 @@ func transactionsWithOffsets(t *testing.T, opts []kgo.Opt) {
 	}
 	invoices := func(n int) []string {
 		t.Helper()
-		return consume(ctx, t, dr.Active(), "invoices", n, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+		return consume(ctx, t, pair.Active(), "invoices", n, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
-	produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("orders")), "1", "2")
+	produce(ctx, t, client(t, pair.Active(), kgo.DefaultProduceTopic("orders")), "1", "2")
 	work(2, kgo.TryAbort)
 	work(2, kgo.TryCommit) // the same two: the first try's offsets went with it
-	dr.AwaitCaughtUp()
-	dr.KillPrimary()
-	dr.Failover()
-	produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("orders")), "3")
+	pair.AwaitCaughtUp()
+	pair.KillPrimary()
+	pair.Failover()
+	produce(ctx, t, client(t, pair.Active(), kgo.DefaultProduceTopic("orders")), "3")
 	work(1, kgo.TryCommit)
 	if got, want := invoices(3), []string{"invoice for 1", "invoice for 2", "invoice for 3"}; !slices.Equal(got, want) {
 		t.Errorf("invoices at the standby: %v", got)
 	}
-	dr.Failback()
-	produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("orders")), "4")
+	pair.Failback()
+	produce(ctx, t, client(t, pair.Active(), kgo.DefaultProduceTopic("orders")), "4")
 	work(1, kgo.TryCommit)
 	if got, want := invoices(4), []string{"invoice for 1", "invoice for 2", "invoice for 3", "invoice for 4"}; !slices.Equal(got, want) {
 		t.Errorf("invoices at the primary: %v", got)
 	}
-	dr.Verify()
+	pair.Verify()
 }
 
 // TestAgainAndAgain: failovers and failbacks one after the other, with clients all the time.
 func TestAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 3}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 3}})
 	ctx := bounded(t)
 	var want []string
 	for round := range 4 {
 		for _, what := range []string{"before", "after"} {
-			cl := client(t, dr.Active(), kgo.DefaultProduceTopic("orders"))
+			cl := client(t, pair.Active(), kgo.DefaultProduceTopic("orders"))
 			for i := range 5 {
 				v := fmt.Sprintf("round %d %s %d", round, what, i)
 				produce(ctx, t, cl, v)
 				want = append(want, v)
 			}
 			if what == "after" {
-				if r := dr.Failback(); len(r.Return.GivenUp) != 1 || string(r.Return.GivenUp[0].Value) != fmt.Sprint("lost ", round) || len(r.Home.Again.GivenUp) > 0 {
+				if r := pair.Failback(); len(r.Return.GivenUp) != 1 || string(r.Return.GivenUp[0].Value) != fmt.Sprint("lost ", round) || len(r.Home.Again.GivenUp) > 0 {
 					t.Errorf("round %d: given up %v and %v", round, valuesOf(r.Return.GivenUp), valuesOf(r.Home.Again.GivenUp))
 				}
 				continue
 			}
-			dr.AwaitCaughtUp()
-			dr.Link().Cut()
+			pair.AwaitCaughtUp()
+			pair.Link().Cut()
 			produce(ctx, t, cl, fmt.Sprint("lost ", round))
 			if round%2 == 0 {
-				dr.KillPrimary()
+				pair.KillPrimary()
 			}
-			dr.Failover()
-			dr.Link().Heal()
+			pair.Failover()
+			pair.Link().Heal()
 		}
 	}
-	got := consume(ctx, t, dr.Active(), "orders", len(want))
+	got := consume(ctx, t, pair.Active(), "orders", len(want))
 	slices.Sort(got)
 	if slices.Sort(want); !slices.Equal(got, want) {
 		t.Errorf("%d records, not %d", len(got), len(want))
 	}
-	dr.Verify()
+	pair.Verify()
 }
 
 // TestClientsAllTheTime: producers that never stop, over a failover and a failback; each acknowledged record is read at the end or was named as given up.
 func TestClientsAllTheTime(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2}})
 	var mu sync.Mutex
 	acknowledged := map[string]bool{}
 	keepWriting := func(c *mirrortest.Cluster, name string) (stop func()) {
@@ -476,23 +476,23 @@ func TestClientsAllTheTime(t *testing.T) {
 			return n >= 20
 		})
 	}
-	stopFirst := keepWriting(dr.Primary(), "first")
+	stopFirst := keepWriting(pair.Primary(), "first")
 	wait("first")
-	over := dr.Failover() // the primary lives, and its clients write on
-	stopSecond := keepWriting(dr.Standby(), "second")
+	over := pair.Failover() // the primary lives, and its clients write on
+	stopSecond := keepWriting(pair.Standby(), "second")
 	wait("second")
 	stopFirst()
-	back := dr.Return()
+	back := pair.Return()
 	wait("second")
-	home := dr.Home() // the standby's producers are refused from here on
+	home := pair.Home() // the standby's producers are refused from here on
 	stopSecond()
-	stopThird := keepWriting(dr.Primary(), "third")
+	stopThird := keepWriting(pair.Primary(), "third")
 	wait("third")
 	stopThird()
-	dr.Verify()
+	pair.Verify()
 
 	seen := map[string]bool{}
-	for _, c := range []*mirrortest.Cluster{dr.Primary(), dr.Standby()} {
+	for _, c := range []*mirrortest.Cluster{pair.Primary(), pair.Standby()} {
 		for p := range int32(2) {
 			records, err := c.Memory().Consume(t.Context(), "orders", p, 0, 0)
 			if err != nil {
@@ -521,12 +521,12 @@ func TestClientsAllTheTime(t *testing.T) {
 // TestReportsAreMirrors: the reports are the mirror's own, so that a service's alarms and tools can be tested with them.
 func TestReportsAreMirrors(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
-	over := dr.Failover()
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
+	over := pair.Failover()
 	if over.Plan.SourceClusterID != "primary" || over.Plan.Severity == mirror.SeverityRefused || len(over.Partitions) != 1 || over.Partitions[0].Err != nil {
 		t.Errorf("plan %s\nreport %s", over.Plan, over)
 	}
-	back := dr.Failback()
+	back := pair.Failback()
 	if back.Return.Plan.Dropped != 0 || back.Return.Plan.SourceClusterID != "standby" || back.Home.SourceClusterID != "standby" || back.Home.Again.Plan.SourceClusterID != "primary" {
 		t.Errorf("%s\n%s\n%s", back.Return.Plan, back.Home, back.Home.Again.Plan)
 	}

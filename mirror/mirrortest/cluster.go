@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -17,15 +15,7 @@ import (
 	"github.com/clustermirror/clustermirror/mirror/memlog"
 )
 
-// ClusterConfig says what a cluster is like. Zero values are the defaults in brackets.
-type ClusterConfig struct {
-	// ID of the cluster [cluster- and a running number].
-	ID string
-	// Brokers is their number [1]; they are numbered from 0.
-	Brokers int
-}
-
-// Cluster is a cluster in memory that speaks the Kafka protocol on ports of the loopback interface. Safe for concurrent use.
+// Cluster is a cluster in memory that speaks the Kafka protocol on ports of the loopback interface: the primary or the standby of a Pair, with which it ends. Safe for concurrent use.
 type Cluster struct {
 	id     string
 	memory *memlog.Cluster // the logs
@@ -48,20 +38,15 @@ type Cluster struct {
 	serving sync.WaitGroup // fronts
 }
 
-var unnamed atomic.Int64
-
-// NewCluster starts a cluster without topics. It listens when NewCluster returns.
-func NewCluster(cfg ClusterConfig) (*Cluster, error) {
-	if cfg.ID == "" {
-		cfg.ID = fmt.Sprintf("cluster-%d", unnamed.Add(1))
-	}
-	brokers := max(cfg.Brokers, 1)
-	c := &Cluster{id: cfg.ID, memory: memlog.New(memlog.Config{ClusterID: cfg.ID, Brokers: brokers, KeepSourceIDs: true, MaxBatchBytes: mostBatchBytes})}
+// newCluster starts a cluster without topics, with at least one broker; they are numbered from 0. It listens when newCluster returns.
+func newCluster(id string, brokers int) (*Cluster, error) {
+	brokers = max(brokers, 1)
+	c := &Cluster{id: id, memory: memlog.New(memlog.Config{ClusterID: id, Brokers: brokers, KeepSourceIDs: true, MaxBatchBytes: mostBatchBytes})}
 	c.transactions = newCoordinator(c)
 	c.life, c.end = context.WithCancel(context.Background())
 	var err error
 	c.kfake, err = kfake.NewCluster(
-		kfake.ClusterID(cfg.ID), kfake.NumBrokers(brokers), kfake.DefaultNumPartitions(1), kfake.GroupMinSessionTimeout(time.Millisecond),
+		kfake.ClusterID(id), kfake.NumBrokers(brokers), kfake.DefaultNumPartitions(1), kfake.GroupMinSessionTimeout(time.Millisecond),
 		kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "100"}),
 		kfake.ListenFn(func(string, string) (net.Listener, error) {
 			f, err := newFront(c, int32(len(c.fronts)))
@@ -72,12 +57,12 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 		}),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("mirrortest: cluster %s: %w", cfg.ID, err)
+		return nil, fmt.Errorf("mirrortest: cluster %s: %w", id, err)
 	}
 	c.inner, err = kgo.NewClient(kgo.SeedBrokers(c.Addresses()...), kgo.Dialer(c.dialInner), kgo.DisableClientMetrics(), kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))
 	if err != nil {
-		c.Close()
-		return nil, fmt.Errorf("mirrortest: cluster %s: %w", cfg.ID, err)
+		c.close()
+		return nil, fmt.Errorf("mirrortest: cluster %s: %w", id, err)
 	}
 	for _, f := range c.fronts {
 		c.serving.Go(f.serve)
@@ -110,7 +95,8 @@ func (c *Cluster) Addresses() []string {
 	return all
 }
 
-// Memory is the cluster's logs, for what no client can do: elections, lost tails, retention, recreated topics, and to look at them. Topics are made by clients or by CreateTopic, not there.
+// Memory is the cluster's logs, for what no client can do: elections, lost tails, retention, recreated topics, and to look at them, also while the cluster is killed. Topics are made by clients or by
+// CreateTopic, not there, and the Pair closes it.
 func (c *Cluster) Memory() *memlog.Cluster { return c.memory }
 
 // CreateTopic makes a topic for clients, as CreateTopics does.
@@ -144,14 +130,34 @@ func (c *Cluster) admit() (context.Context, bool) {
 	return c.life, true
 }
 
+// errDead is what a killed cluster answers where it is asked in memory.
+var errDead = errors.New("mirrortest: the cluster is killed")
+
 // alive is an error while the cluster is dead.
 func (c *Cluster) alive() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead || c.closed {
-		return fmt.Errorf("mirrortest: cluster %s is dead", c.id)
+		return fmt.Errorf("%w: %s", errDead, c.id)
 	}
 	return nil
+}
+
+// call runs f as something that the cluster does, unless it is dead: Kill ends f's context and waits for f.
+func (c *Cluster) call(ctx context.Context, f func(context.Context) error) error {
+	life, ok := c.admit()
+	if !ok {
+		return c.alive()
+	}
+	defer c.running.Done()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(life, func() { end(fmt.Errorf("%w: %s", errDead, c.id)) })()
+	err := f(ctx)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errDead) {
+		return cause
+	}
+	return err
 }
 
 func (c *Cluster) ended() bool {
@@ -161,7 +167,8 @@ func (c *Cluster) ended() bool {
 }
 
 // Kill ends the cluster as kill -9 of every broker does: connections break, nothing is said to anybody, and whoever connects is turned away. What it holds stays, as on disks: logs, groups'
-// offsets, open transactions. Members of groups are gone at once, where Kafka would wait for their sessions to end. A cluster that is dead stays dead.
+// offsets, open transactions. Members of groups are gone at once, where Kafka would wait for their sessions to end. A mirror into a cluster that is killed fails, and tries again until it is revived;
+// what asks a killed cluster for something (Failover of a killed standby) fails the test. A cluster that is dead stays dead.
 func (c *Cluster) Kill() {
 	c.mu.Lock()
 	if c.dead || c.closed {
@@ -226,8 +233,8 @@ func (c *Cluster) removeMembers(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// Close ends the cluster and waits for its connections. Its ports are free afterwards.
-func (c *Cluster) Close() error {
+// close ends the cluster and waits for its connections. Its ports are free afterwards.
+func (c *Cluster) close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -251,5 +258,3 @@ func (c *Cluster) Close() error {
 	}
 	return errors.Join(append(failed, c.memory.Close())...)
 }
-
-var _ io.Closer = (*Cluster)(nil)

@@ -25,8 +25,8 @@ var (
 	_ mirror.RightsChecker     = (*destination)(nil)
 )
 
-// Destination is the cluster as a mirror.Destination: a topic that a mirror makes there refuses clients' writes until it is stopped. Close of the Cluster closes it.
-func (c *Cluster) Destination() mirror.Destination {
+// destination is the cluster as a mirror.Destination: a topic that a mirror makes there refuses clients' writes until it is stopped. While the cluster is dead it fails, and so do its logs.
+func (c *Cluster) destination() mirror.Destination {
 	return &destination{kafkametadata.New(brokers{c}, time.Second), c}
 }
 
@@ -52,8 +52,12 @@ func (d *destination) ClusterID(ctx context.Context) (string, error) {
 	return d.cluster.id, d.cluster.alive()
 }
 
-func (d *destination) Topic(ctx context.Context, name string) (mirror.Topic, error) {
-	return d.cluster.memory.Topic(ctx, name)
+func (d *destination) Topic(ctx context.Context, name string) (found mirror.Topic, err error) {
+	err = d.cluster.call(ctx, func(ctx context.Context) error {
+		found, err = d.cluster.memory.Topic(ctx, name)
+		return err
+	})
+	return found, err
 }
 
 // CreateTopic makes the topic in kfake first, whose id it then has.
@@ -95,12 +99,92 @@ func (d *destination) GrowTopic(ctx context.Context, name string, partitions int
 	return c.memory.GrowTopic(ctx, name, partitions)
 }
 
-func (d *destination) OpenLog(ctx context.Context, tp mirror.TopicPartition) (mirror.Log, error) {
-	return d.cluster.memory.OpenLog(ctx, tp)
+func (d *destination) OpenLog(ctx context.Context, tp mirror.TopicPartition) (log mirror.Log, err error) {
+	err = d.cluster.call(ctx, func(ctx context.Context) error {
+		log, err = d.cluster.memory.OpenLog(ctx, tp)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &copied{log, d.cluster}, nil
 }
 
-func (d *destination) RaiseLeaderEpochs(ctx context.Context, atLeast map[mirror.TopicPartition]int32) (map[mirror.TopicPartition]int32, error) {
-	return d.cluster.memory.RaiseLeaderEpochs(ctx, atLeast)
+func (d *destination) RaiseLeaderEpochs(ctx context.Context, atLeast map[mirror.TopicPartition]int32) (are map[mirror.TopicPartition]int32, err error) {
+	err = d.cluster.call(ctx, func(ctx context.Context) error {
+		are, err = d.cluster.memory.RaiseLeaderEpochs(ctx, atLeast)
+		return err
+	})
+	return are, err
 }
 
 func (d *destination) Close() error { return nil }
+
+// copied is a log as a mirror writes it: of a cluster that can be killed. Its numbers are what the mirror knows already.
+type copied struct {
+	mirror.Log
+	cluster *Cluster
+}
+
+var (
+	_ mirror.CutBounder        = (*copied)(nil)
+	_ mirror.ProducerIDSettler = (*copied)(nil)
+)
+
+func (l *copied) Append(ctx context.Context, leaderEpoch int32, batches []byte) error {
+	return l.cluster.call(ctx, func(ctx context.Context) error { return l.Log.Append(ctx, leaderEpoch, batches) })
+}
+
+func (l *copied) Read(ctx context.Context, from int64, max int) (batches []byte, err error) {
+	err = l.cluster.call(ctx, func(ctx context.Context) error {
+		batches, err = l.Log.Read(ctx, from, max)
+		return err
+	})
+	return batches, err
+}
+
+func (l *copied) TruncateTo(ctx context.Context, offset int64) (end int64, err error) {
+	err = l.cluster.call(ctx, func(ctx context.Context) error {
+		end, err = l.Log.TruncateTo(ctx, offset)
+		return err
+	})
+	return end, err
+}
+
+func (l *copied) ResetTo(ctx context.Context, start int64) error {
+	return l.cluster.call(ctx, func(ctx context.Context) error { return l.Log.ResetTo(ctx, start) })
+}
+
+func (l *copied) RaiseStart(ctx context.Context, start int64) error {
+	return l.cluster.call(ctx, func(ctx context.Context) error { return l.Log.RaiseStart(ctx, start) })
+}
+
+func (l *copied) AwaitReplicated(ctx context.Context, offset int64) error {
+	return l.cluster.call(ctx, func(ctx context.Context) error { return l.Log.AwaitReplicated(ctx, offset) })
+}
+
+func (l *copied) AwaitTruncated(ctx context.Context) error {
+	return l.cluster.call(ctx, l.Log.AwaitTruncated)
+}
+
+func (l *copied) Open(ctx context.Context) error { return l.cluster.call(ctx, l.Log.Open) }
+
+func (l *copied) CloseForWrites(ctx context.Context) error {
+	return l.cluster.call(ctx, l.Log.CloseForWrites)
+}
+
+func (l *copied) Owner(ctx context.Context) (whose mirror.Ownership, epoch int32, err error) {
+	err = l.cluster.call(ctx, func(ctx context.Context) error {
+		whose, epoch, err = l.Log.Owner(ctx)
+		return err
+	})
+	return whose, epoch, err
+}
+
+func (l *copied) LowestCut() int64 { return l.Log.(mirror.CutBounder).LowestCut() }
+
+func (l *copied) SettleProducerIDs(ctx context.Context, highest int64) error {
+	return l.cluster.call(ctx, func(ctx context.Context) error {
+		return l.Log.(mirror.ProducerIDSettler).SettleProducerIDs(ctx, highest)
+	})
+}

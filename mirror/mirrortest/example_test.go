@@ -69,28 +69,28 @@ func Example() {
 				t.Fatal(err)
 			}
 		}
-		dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 4}})
+		pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 4}})
 		start := func(where *mirrortest.Cluster) *Service {
 			t.Helper()
 			svc, err := NewService(ctx, where.Addresses())
 			check(err)
 			return svc
 		}
-		svc := start(dr.Primary())
+		svc := start(pair.Primary())
 		check(svc.Book(ctx, "order 1", "anvil", "rocket"))
 		items, err := svc.Read(ctx, 2)
 		check(err)
 		fmt.Println("at the primary:", items)
 		check(svc.begin(ctx, "order 2", "magnet")) // and it never comes to an end
-		dr.AwaitCaughtUp()
-		dr.Link().Cut()
-		late := start(dr.Primary())
+		pair.AwaitCaughtUp()
+		pair.Link().Cut()
+		late := start(pair.Primary())
 		check(late.Book(ctx, "order 3", "tunnel")) // nobody copies this
 		svc.Close()
 		late.Close()
-		dr.KillPrimary()
+		pair.KillPrimary()
 
-		over := dr.Failover()
+		over := pair.Failover()
 		for _, p := range over.Partitions {
 			for range p.Aborts {
 				fmt.Printf("failover: a transaction in %s-%d is aborted\n", p.Topic, p.Partition)
@@ -99,25 +99,25 @@ func Example() {
 		for _, r := range over.NotCopied {
 			fmt.Printf("failover: the standby never got %q\n", r.Value)
 		}
-		svc = start(dr.Standby())
+		svc = start(pair.Standby())
 		check(svc.Book(ctx, "order 4", "catapult"))
 		items, err = svc.Read(ctx, 1)
 		check(err)
 		fmt.Println("at the standby:", items)
 		svc.Close()
 
-		dr.Link().Heal()
-		back := dr.Failback()
+		pair.Link().Heal()
+		back := pair.Failback()
 		for _, r := range back.Return.GivenUp {
 			fmt.Printf("failback: the old primary gives up %q\n", r.Value)
 		}
-		svc = start(dr.Primary())
+		svc = start(pair.Primary())
 		check(svc.Book(ctx, "order 5", "roller skates"))
 		items, err = svc.Read(ctx, 1)
 		check(err)
 		fmt.Println("at the primary again:", items)
 		svc.Close()
-		dr.Verify()
+		pair.Verify()
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,8 +35,8 @@ type Config struct {
 	Bound time.Duration
 }
 
-// DR is two clusters and the mirrors between them. Its methods fail the test, and end it, when what they say does not come true; they are for the test's goroutine.
-type DR struct {
+// Pair is two clusters and the mirrors between them. Its methods fail the test, and end it, when what they say does not come true; they are for the test's goroutine.
+type Pair struct {
 	t      testing.TB
 	cfg    Config
 	topics []string
@@ -59,7 +60,7 @@ const (
 )
 
 // Start starts two clusters with the topics at the primary, and a mirror of them into the standby. It returns when the mirror is in step. Everything ends with the test.
-func Start(t testing.TB, cfg Config) *DR {
+func Start(t testing.TB, cfg Config) *Pair {
 	t.Helper()
 	if cfg.Seed == 0 {
 		cfg.Seed = seed(t)
@@ -67,29 +68,29 @@ func Start(t testing.TB, cfg Config) *DR {
 	if cfg.Bound == 0 {
 		cfg.Bound = 20 * time.Second
 	}
-	d := &DR{t: t, cfg: cfg, topics: slices.Sorted(maps.Keys(cfg.Topics)), link: newLink(cfg.Seed, cfg.Faults)}
-	t.Cleanup(d.close)
+	pair := &Pair{t: t, cfg: cfg, topics: slices.Sorted(maps.Keys(cfg.Topics)), link: newLink(cfg.Seed, cfg.Faults)}
+	t.Cleanup(pair.close)
 	var err error
-	if d.primary, err = NewCluster(ClusterConfig{ID: "primary", Brokers: cfg.Brokers}); err != nil {
+	if pair.primary, err = newCluster("primary", cfg.Brokers); err != nil {
 		t.Fatal(err)
 	}
-	if d.standby, err = NewCluster(ClusterConfig{ID: "standby", Brokers: cfg.Brokers}); err != nil {
+	if pair.standby, err = newCluster("standby", cfg.Brokers); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range d.topics {
-		if err := d.primary.CreateTopic(name, cfg.Topics[name], nil); err != nil {
+	for _, name := range pair.topics {
+		if err := pair.primary.CreateTopic(name, cfg.Topics[name], nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx, stop := d.bounded()
+	ctx, stop := pair.bounded()
 	defer stop()
-	if d.running, err = d.run(ctx, "dr", d.primary, d.standby); err != nil {
+	if pair.running, err = pair.run(ctx, "there", pair.primary, pair.standby); err != nil {
 		t.Fatal(err)
 	}
-	if len(d.topics) > 0 {
-		d.Mirror(d.topics...)
+	if len(pair.topics) > 0 {
+		pair.Mirror(pair.topics...)
 	}
-	return d
+	return pair
 }
 
 // seed is the one that is asked for by the environment, or a new one.
@@ -105,111 +106,133 @@ func seed(t testing.TB) uint64 {
 	return n
 }
 
-func (d *DR) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), d.cfg.Bound)
+func (pair *Pair) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), pair.cfg.Bound)
 }
 
 // mostEvents is how many events are kept for a test that fails.
 const mostEvents = 100
 
-func (d *DR) event(e mirror.Event) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.events) == mostEvents {
-		d.events = d.events[1:]
+func (pair *Pair) event(e mirror.Event) {
+	pair.mu.Lock()
+	defer pair.mu.Unlock()
+	if len(pair.events) == mostEvents {
+		pair.events = pair.events[1:]
 	}
-	d.events = append(d.events, fmt.Sprint(e))
+	pair.events = append(pair.events, fmt.Sprint(e))
 }
 
 // close ends everything, and says how to run the same again when the test has failed.
-func (d *DR) close() {
+func (pair *Pair) close() {
 	var failed []error
-	if d.running != nil {
-		failed = append(failed, d.running.close())
+	if pair.running != nil {
+		failed = append(failed, pair.running.close())
 	}
-	for _, c := range []*Cluster{d.primary, d.standby} {
+	for _, c := range []*Cluster{pair.primary, pair.standby} {
 		if c != nil {
-			failed = append(failed, c.Close())
+			failed = append(failed, c.close())
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
-		d.t.Errorf("mirrortest: closing: %v", err)
+		pair.t.Errorf("mirrortest: closing: %v", err)
 	}
-	if d.t.Failed() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.t.Logf("mirrortest: again with the same faults: CLUSTERMIRROR_SEED=%d\nlast events of the mirrors:\n  %s", d.cfg.Seed, strings.Join(d.events, "\n  "))
+	if pair.t.Failed() {
+		pair.mu.Lock()
+		defer pair.mu.Unlock()
+		pair.t.Logf("mirrortest: again with the same faults: CLUSTERMIRROR_SEED=%d\nlast events of the mirrors:\n  %s", pair.cfg.Seed, strings.Join(pair.events, "\n  "))
 	}
 }
 
 // Primary is the cluster that clients begin at.
-func (d *DR) Primary() *Cluster { return d.primary }
+func (pair *Pair) Primary() *Cluster { return pair.primary }
 
 // Standby is the cluster that has the copy.
-func (d *DR) Standby() *Cluster { return d.standby }
+func (pair *Pair) Standby() *Cluster { return pair.standby }
 
 // Active is the cluster that clients belong at now: the standby from Failover on, the primary again after Home.
-func (d *DR) Active() *Cluster {
-	if d.phase == mirroring {
-		return d.primary
+func (pair *Pair) Active() *Cluster {
+	if pair.phase == mirroring {
+		return pair.primary
 	}
-	return d.standby
+	return pair.standby
 }
 
 // Link is the network between both.
-func (d *DR) Link() *Link { return d.link }
+func (pair *Pair) Link() *Link { return pair.link }
 
 // Seed is the seed in use.
-func (d *DR) Seed() uint64 { return d.cfg.Seed }
+func (pair *Pair) Seed() uint64 { return pair.cfg.Seed }
 
-// Mirror mirrors more topics of the primary, which has to have them, and waits until they are in step.
-func (d *DR) Mirror(topics ...string) {
-	d.t.Helper()
-	ctx, stop := d.bounded()
-	defer stop()
-	if d.phase != mirroring {
-		d.t.Fatal("mirrortest: Mirror: the standby is no copy now; call Failback first")
-	}
-	for _, name := range topics {
-		if _, err := d.primary.memory.Topic(ctx, name); err != nil {
-			d.t.Fatalf("mirrortest: the primary has no such topic: %v", err)
+// need fails the test where a cluster that a step asks for something is killed.
+func (pair *Pair) need(step string, clusters ...*Cluster) {
+	pair.t.Helper()
+	for _, c := range clusters {
+		if c.alive() != nil {
+			pair.t.Fatalf("mirrortest: %s: the %s is killed; Revive it first", step, c.id)
 		}
 	}
-	if _, err := d.running.Admin().Start(ctx, topics, mirror.StartOptions{}); err != nil {
-		d.t.Fatalf("mirrortest: mirroring %v: %v", topics, err)
+}
+
+// lines are plans and reports for a test that fails, each on lines of its own; a step that failed before there was one has none.
+func lines(of ...fmt.Stringer) (text string) {
+	for _, s := range of {
+		if !reflect.ValueOf(s).IsZero() {
+			text += "\n" + s.String()
+		}
 	}
-	d.topics = slices.Compact(slices.Sorted(slices.Values(append(d.topics, topics...))))
-	if err := d.caughtUp(ctx, d.running); err != nil {
-		d.t.Fatal(err)
+	return text
+}
+
+// Mirror mirrors more topics of the primary, which has to have them, and waits until they are in step.
+func (pair *Pair) Mirror(topics ...string) {
+	pair.t.Helper()
+	ctx, stop := pair.bounded()
+	defer stop()
+	if pair.phase != mirroring {
+		pair.t.Fatal("mirrortest: Mirror: the standby is no copy now; call Failback first")
+	}
+	pair.need("Mirror", pair.primary, pair.standby)
+	for _, name := range topics {
+		if _, err := pair.primary.memory.Topic(ctx, name); err != nil {
+			pair.t.Fatalf("mirrortest: the primary has no such topic: %v", err)
+		}
+	}
+	if _, err := pair.running.Admin().Start(ctx, topics, mirror.StartOptions{}); err != nil {
+		pair.t.Fatalf("mirrortest: mirroring %v: %v", topics, err)
+	}
+	pair.topics = slices.Compact(slices.Sorted(slices.Values(append(pair.topics, topics...))))
+	if err := pair.caughtUp(ctx, pair.running); err != nil {
+		pair.t.Fatal(err)
 	}
 }
 
 // KillPrimary ends the primary as kill -9 does: see Cluster.Kill. Failback revives it.
-func (d *DR) KillPrimary() {
-	d.t.Helper()
-	if d.phase == returned {
-		d.t.Fatal("mirrortest: KillPrimary: the primary is the copy now; there is nothing to fail over to it for. Call Home first")
+func (pair *Pair) KillPrimary() {
+	pair.t.Helper()
+	if pair.phase == returned {
+		pair.t.Fatal("mirrortest: KillPrimary: the primary is the copy now; there is nothing to fail over to it for. Call Home first")
 	}
-	d.primary.Kill()
+	pair.primary.Kill()
 }
 
 // AwaitCaughtUp waits until the copy has all that the other cluster has now, and groups without members at the copy are where they are at the other cluster.
-func (d *DR) AwaitCaughtUp() {
-	d.t.Helper()
-	ctx, stop := d.bounded()
+func (pair *Pair) AwaitCaughtUp() {
+	pair.t.Helper()
+	ctx, stop := pair.bounded()
 	defer stop()
-	if d.phase == failedOver {
-		d.t.Fatal("mirrortest: nothing is mirrored between Failover and Return")
+	if pair.phase == failedOver {
+		pair.t.Fatal("mirrortest: nothing is mirrored between Failover and Return")
 	}
-	if err := d.caughtUp(ctx, d.running); err != nil {
-		d.t.Fatal(err)
+	pair.need("AwaitCaughtUp", pair.running.to)
+	if err := pair.caughtUp(ctx, pair.running); err != nil {
+		pair.t.Fatal(err)
 	}
 }
 
 // caughtUp waits until one mirror's copy has all that its source has now.
-func (d *DR) caughtUp(ctx context.Context, r *running) error {
+func (pair *Pair) caughtUp(ctx context.Context, r *running) error {
 	want := map[mirror.TopicPartition]int64{}
-	for _, tp := range d.partitions(r.from) {
+	for _, tp := range pair.partitions(r.from) {
 		log, err := r.from.memory.OpenLog(ctx, tp)
 		if err != nil {
 			return err
@@ -236,10 +259,10 @@ func (d *DR) caughtUp(ctx context.Context, r *running) error {
 	}
 	err := poll(ctx, func() (string, error) { return strings.Join(missing(r.Status()), "; "), nil })
 	if err == nil {
-		err = poll(ctx, func() (string, error) { return d.groupsBehind(ctx, r) })
+		err = poll(ctx, func() (string, error) { return pair.groupsBehind(ctx, r) })
 	}
 	if err != nil {
-		return fmt.Errorf("mirrortest: the mirror from %s is not in step: %w", r.from.id, err)
+		return fmt.Errorf("mirrortest: the mirror from %s is not in step: %w", r.from.id, errors.Join(err, r.from.alive(), r.to.alive()))
 	}
 	return nil
 }
@@ -265,8 +288,8 @@ func poll(ctx context.Context, missing func() (string, error)) error {
 }
 
 // partitions lists what is mirrored, as a cluster has it.
-func (d *DR) partitions(c *Cluster) (all []mirror.TopicPartition) {
-	for _, name := range d.topics {
+func (pair *Pair) partitions(c *Cluster) (all []mirror.TopicPartition) {
+	for _, name := range pair.topics {
 		t, err := c.memory.Topic(context.Background(), name)
 		for p := range t.Partitions {
 			if err == nil {
@@ -278,7 +301,7 @@ func (d *DR) partitions(c *Cluster) (all []mirror.TopicPartition) {
 }
 
 // groupsBehind names a group that is not at the copy where it is at the source, "" where there is none.
-func (d *DR) groupsBehind(ctx context.Context, r *running) (string, error) {
+func (pair *Pair) groupsBehind(ctx context.Context, r *running) (string, error) {
 	listed, err := kmsg.NewPtrListGroupsRequest().RequestWith(ctx, r.from.inner)
 	if err != nil {
 		return "", err
@@ -288,7 +311,7 @@ func (d *DR) groupsBehind(ctx context.Context, r *running) (string, error) {
 		if from == nil || to != nil && len(to.Members) > 0 {
 			continue
 		}
-		for _, tp := range d.partitions(r.from) {
+		for _, tp := range pair.partitions(r.from) {
 			at, committed := from.Commits[tp.Topic][tp.Partition]
 			log, err := r.to.memory.OpenLog(ctx, tp)
 			if err != nil || !committed {
@@ -333,30 +356,31 @@ type FailoverReport struct {
 }
 
 // Failover makes the standby the primary, from what it has: it does not wait for the source, which may be dead, alive or cut off.
-func (d *DR) Failover() FailoverReport {
-	d.t.Helper()
-	if d.phase != mirroring {
-		d.t.Fatal("mirrortest: Failover: the standby is no copy now; call Failback first")
+func (pair *Pair) Failover() FailoverReport {
+	pair.t.Helper()
+	if pair.phase != mirroring {
+		pair.t.Fatal("mirrortest: Failover: the standby is no copy now; call Failback first")
 	}
-	r, err := d.failover(d.running)
+	pair.need("Failover", pair.standby)
+	r, err := pair.failover(pair.running)
 	if err == nil {
-		err = d.end()
+		err = pair.end()
 	}
 	if err != nil {
-		d.t.Fatalf("mirrortest: failover: %v\n%s", err, r)
+		pair.t.Fatalf("mirrortest: failover: %v%s", err, lines(r.Plan, r.FailoverReport))
 	}
-	d.phase = failedOver
-	d.finals = map[mirror.TopicPartition]int64{}
+	pair.phase = failedOver
+	pair.finals = map[mirror.TopicPartition]int64{}
 	for _, p := range r.Partitions {
-		d.finals[mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}] = p.FinalOffset
+		pair.finals[mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}] = p.FinalOffset
 	}
 	return r
 }
 
-func (d *DR) failover(r *running) (report FailoverReport, err error) {
-	ctx, stop := d.bounded()
+func (pair *Pair) failover(r *running) (report FailoverReport, err error) {
+	ctx, stop := pair.bounded()
 	defer stop()
-	report.Plan = mirror.PlanFailover(r.Snapshot(), mirror.FailoverOptions{Topics: d.topics})
+	report.Plan = mirror.PlanFailover(r.Snapshot(), mirror.FailoverOptions{Topics: pair.topics})
 	if report.FailoverReport, err = r.ExecuteFailover(ctx, report.Plan); err != nil {
 		return report, err
 	}
@@ -365,17 +389,17 @@ func (d *DR) failover(r *running) (report FailoverReport, err error) {
 		if err != nil {
 			continue // deleted there since
 		}
-		report.NotCopied = append(report.NotCopied, d.records(mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}, raw, p.FinalOffset)...)
+		report.NotCopied = append(report.NotCopied, pair.records(mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}, raw, p.FinalOffset)...)
 	}
 	return report, nil
 }
 
 // records decodes the batches that begin at an offset or above it.
-func (d *DR) records(tp mirror.TopicPartition, batches []byte, from int64) (found []Record) {
-	d.t.Helper()
+func (pair *Pair) records(tp mirror.TopicPartition, batches []byte, from int64) (found []Record) {
+	pair.t.Helper()
 	some, err := memlog.DecodeRecords(batches)
 	if err != nil {
-		d.t.Fatalf("mirrortest: %s-%d: %v", tp.Topic, tp.Partition, err)
+		pair.t.Fatalf("mirrortest: %s-%d: %v", tp.Topic, tp.Partition, err)
 	}
 	for _, r := range some {
 		if r.Offset >= from {
@@ -406,50 +430,51 @@ type FailbackReport struct {
 }
 
 // Failback is Return and Home.
-func (d *DR) Failback() FailbackReport {
-	d.t.Helper()
-	return FailbackReport{Return: d.Return(), Home: d.Home()}
+func (pair *Pair) Failback() FailbackReport {
+	pair.t.Helper()
+	return FailbackReport{Return: pair.Return(), Home: pair.Home()}
 }
 
 // Return brings the old primary back as a copy of the standby: a plan of what it has to give up, consent to exactly that, the cut, and then it catches up. A dead primary is revived. Clients
 // stay at the standby.
-func (d *DR) Return() ReturnReport {
-	d.t.Helper()
-	if d.phase != failedOver {
-		d.t.Fatal("mirrortest: Return comes after Failover")
+func (pair *Pair) Return() ReturnReport {
+	pair.t.Helper()
+	if pair.phase != failedOver {
+		pair.t.Fatal("mirrortest: Return comes after Failover")
 	}
-	d.primary.Revive()
-	ctx, stop := d.bounded()
+	pair.need("Return", pair.standby)
+	pair.primary.Revive()
+	ctx, stop := pair.bounded()
 	defer stop()
-	r, err := d.comeBack(ctx, "home", d.standby, d.primary)
+	r, err := pair.comeBack(ctx, "home", pair.standby, pair.primary)
 	if err != nil {
-		d.t.Fatalf("mirrortest: return: %v\n%s\n%s", err, r.Plan, r.FailbackReport)
+		pair.t.Fatalf("mirrortest: return: %v%s", err, lines(r.Plan, r.FailbackReport))
 	}
-	d.phase = returned
+	pair.phase = returned
 	return r
 }
 
 // run opens a mirror.
-func (d *DR) run(ctx context.Context, name string, from, to *Cluster) (*running, error) {
-	return run(ctx, name, from, to, d.link, d.cfg.Seed, d.event)
+func (pair *Pair) run(ctx context.Context, name string, from, to *Cluster) (*running, error) {
+	return run(ctx, name, from, to, pair.link, pair.cfg.Seed, pair.event)
 }
 
 // end closes the mirror.
-func (d *DR) end() error {
-	r := d.running
-	d.running = nil
+func (pair *Pair) end() error {
+	r := pair.running
+	pair.running = nil
 	return r.close()
 }
 
 // comeBack makes a cluster that was written to the copy of the other one, by the mirror of this name.
-func (d *DR) comeBack(ctx context.Context, name string, from, to *Cluster) (report ReturnReport, err error) {
-	r, err := d.run(ctx, name, from, to)
+func (pair *Pair) comeBack(ctx context.Context, name string, from, to *Cluster) (report ReturnReport, err error) {
+	r, err := pair.run(ctx, name, from, to)
 	if err != nil {
 		return report, err
 	}
-	d.running = r
+	pair.running = r
 	for { // as often as a person would, when the source does not answer or somebody writes meanwhile
-		report.Plan, err = r.PlanFailback(ctx, d.topics...)
+		report.Plan, err = r.PlanFailback(ctx, pair.topics...)
 		if err == nil {
 			if report.FailbackReport, err = r.ExecuteFailback(ctx, report.Plan); err == nil {
 				break
@@ -466,70 +491,72 @@ func (d *DR) comeBack(ctx context.Context, name string, from, to *Cluster) (repo
 		}
 	}
 	for _, k := range r.sink.take() {
-		report.GivenUp = append(report.GivenUp, d.records(k.TopicPartition, k.batches, k.from)...)
+		report.GivenUp = append(report.GivenUp, pair.records(k.TopicPartition, k.batches, k.from)...)
 	}
-	return report, d.caughtUp(ctx, r)
+	return report, pair.caughtUp(ctx, r)
 }
 
 // Home brings clients home, without loss: producers at the standby are refused, the last records are copied, the primary is opened, and the standby becomes its copy again.
-func (d *DR) Home() HomeReport {
-	d.t.Helper()
-	if d.phase != returned {
-		d.t.Fatal("mirrortest: Home comes after Return")
+func (pair *Pair) Home() HomeReport {
+	pair.t.Helper()
+	if pair.phase != returned {
+		pair.t.Fatal("mirrortest: Home comes after Return")
 	}
-	ctx, stop := d.bounded()
+	pair.need("Home", pair.standby, pair.primary)
+	ctx, stop := pair.bounded()
 	defer stop()
-	d.standby.fence(true)
-	defer d.standby.fence(false)
-	if err := d.caughtUp(ctx, d.running); err != nil {
-		d.t.Fatalf("mirrortest: home: %v", err)
+	pair.standby.fence(true)
+	defer pair.standby.fence(false)
+	if err := pair.caughtUp(ctx, pair.running); err != nil {
+		pair.t.Fatalf("mirrortest: home: %v", err)
 	}
-	opened, err := d.failover(d.running)
+	opened, err := pair.failover(pair.running)
 	if err == nil {
-		err = d.end()
+		err = pair.end()
 	}
 	if err != nil {
-		d.t.Fatalf("mirrortest: home: %v\n%s", err, opened)
+		pair.t.Fatalf("mirrortest: home: %v%s", err, lines(opened.Plan, opened.FailoverReport))
 	}
-	again, err := d.comeBack(ctx, "dr", d.primary, d.standby)
+	again, err := pair.comeBack(ctx, "there", pair.primary, pair.standby)
 	if err != nil {
-		d.t.Fatalf("mirrortest: home: %v\n%s\n%s", err, again.Plan, again.FailbackReport)
+		pair.t.Fatalf("mirrortest: home: %v%s", err, lines(again.Plan, again.FailbackReport))
 	}
-	d.phase = mirroring
+	pair.phase = mirroring
 	return HomeReport{FailoverReport: opened.FailoverReport, Plan: opened.Plan, Again: again}
 }
 
 // Verify compares the bytes of both clusters' logs, and fails the test where they differ: all of them while one is the copy of the other, which it waits for; what was copied after
 // a failover. It returns the number of batches that were compared.
-func (d *DR) Verify() (batches int64) {
-	d.t.Helper()
-	if d.phase != failedOver {
-		d.AwaitCaughtUp()
+func (pair *Pair) Verify() (batches int64) {
+	pair.t.Helper()
+	pair.need("Verify", pair.standby)
+	if pair.phase != failedOver {
+		pair.AwaitCaughtUp()
 	}
-	for _, tp := range d.partitions(d.standby) {
-		n, err := d.verify(tp)
+	for _, tp := range pair.partitions(pair.standby) {
+		n, err := pair.verify(tp)
 		if err != nil {
-			d.t.Errorf("mirrortest: %s-%d: %v", tp.Topic, tp.Partition, err)
+			pair.t.Errorf("mirrortest: %s-%d: %v", tp.Topic, tp.Partition, err)
 		}
 		batches += n
 	}
 	return batches
 }
 
-func (d *DR) verify(tp mirror.TopicPartition) (int64, error) {
-	ctx, stop := d.bounded()
+func (pair *Pair) verify(tp mirror.TopicPartition) (int64, error) {
+	ctx, stop := pair.bounded()
 	defer stop()
-	primary, err := d.primary.memory.OpenLog(ctx, tp)
+	primary, err := pair.primary.memory.OpenLog(ctx, tp)
 	if err != nil {
 		return 0, err
 	}
-	standby, err := d.standby.memory.OpenLog(ctx, tp)
+	standby, err := pair.standby.memory.OpenLog(ctx, tp)
 	if err != nil {
 		return 0, err
 	}
 	var o mirror.CompareOptions
-	if d.phase == failedOver {
-		if o.To = d.finals[tp]; o.To == 0 { // nothing was copied
+	if pair.phase == failedOver {
+		if o.To = pair.finals[tp]; o.To == 0 { // nothing was copied
 			return 0, nil
 		}
 	}

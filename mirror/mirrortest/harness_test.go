@@ -30,46 +30,46 @@ func bounded(t testing.TB) context.Context {
 // TestFailoverAndFailback is the whole story with plain producers: a tail that was never copied is named by the failover and given up by the failback.
 func TestFailoverAndFailback(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 3, "payments": 1}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 3, "payments": 1}})
 	ctx := bounded(t)
-	old := client(t, dr.Primary(), kgo.DefaultProduceTopic("payments"))
+	old := client(t, pair.Primary(), kgo.DefaultProduceTopic("payments"))
 	for i := range 10 {
 		produce(ctx, t, old, fmt.Sprint("payment ", i))
 	}
-	dr.AwaitCaughtUp()
-	if n := dr.Verify(); n != 10 {
+	pair.AwaitCaughtUp()
+	if n := pair.Verify(); n != 10 {
 		t.Errorf("%d batches compared, not 10", n)
 	}
-	dr.Link().Cut()
+	pair.Link().Cut()
 	produce(ctx, t, old, "lost")
-	dr.KillPrimary()
+	pair.KillPrimary()
 
-	over := dr.Failover()
+	over := pair.Failover()
 	if len(over.NotCopied) != 1 || string(over.NotCopied[0].Value) != "lost" || over.NotCopied[0].Offset != 10 {
 		t.Errorf("not copied: %v", over.NotCopied)
 	}
-	if n := dr.Verify(); n != 10 {
+	if n := pair.Verify(); n != 10 {
 		t.Errorf("%d batches compared after the failover, not 10", n)
 	}
-	now := client(t, dr.Active(), kgo.DefaultProduceTopic("payments"))
+	now := client(t, pair.Active(), kgo.DefaultProduceTopic("payments"))
 	produce(ctx, t, now, "new")
 
-	dr.Link().Heal()
-	back := dr.Return()
+	pair.Link().Heal()
+	back := pair.Return()
 	if len(back.GivenUp) != 1 || string(back.GivenUp[0].Value) != "lost" || back.Plan.Dropped != 1 {
 		t.Errorf("given up: %v by plan %s", back.GivenUp, back.Plan)
 	}
-	dr.Verify()
+	pair.Verify()
 	produce(ctx, t, now, "while the primary is the copy")
-	home := dr.Home()
+	home := pair.Home()
 	if len(home.Again.GivenUp) > 0 {
 		t.Errorf("the standby gave up %v", home.Again.GivenUp)
 	}
-	if dr.Active() != dr.Primary() {
+	if pair.Active() != pair.Primary() {
 		t.Error("clients do not belong at the primary")
 	}
-	dr.Verify()
-	got := consume(ctx, t, dr.Primary(), "payments", 12)
+	pair.Verify()
+	got := consume(ctx, t, pair.Primary(), "payments", 12)
 	for i, want := range []string{"payment 9", "new", "while the primary is the copy"} {
 		if got[9+i] != want {
 			t.Errorf("record %d is %q, not %q", 9+i, got[9+i], want)

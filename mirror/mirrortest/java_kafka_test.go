@@ -35,7 +35,7 @@ func tool(t *testing.T, in, class string, args ...string) (out, all string, err 
 func TestRealKafkaJavaClients(t *testing.T) {
 	kafkatest.Require(t)
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2, "bulk": 1}, Bound: time.Minute})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 2, "bulk": 1}, Bound: time.Minute})
 	at := func(c *mirrortest.Cluster) string { return strings.Join(c.Addresses(), ",") }
 	write := func(where *mirrortest.Cluster, values ...string) string {
 		t.Helper()
@@ -47,7 +47,7 @@ func TestRealKafkaJavaClients(t *testing.T) {
 	}
 	read := func(protocol string, want ...string) {
 		t.Helper()
-		out, all, err := tool(t, "", "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", at(dr.Active()), "--topic", "orders", "--group", protocol, "--from-beginning",
+		out, all, err := tool(t, "", "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", at(pair.Active()), "--topic", "orders", "--group", protocol, "--from-beginning",
 			"--max-messages", "2", "--timeout-ms", "30000", "--command-property", "group.protocol="+protocol, "--command-property", "isolation.level=read_committed")
 		got := strings.Fields(out)
 		if slices.Sort(got); err != nil || !slices.Equal(got, want) {
@@ -56,7 +56,7 @@ func TestRealKafkaJavaClients(t *testing.T) {
 	}
 	bulk := func() {
 		t.Helper()
-		_, all, err := tool(t, "", "org.apache.kafka.tools.ProducerPerformance", "--bootstrap-server", at(dr.Active()), "--topic", "bulk", "--num-records", "200", "--record-size", "50",
+		_, all, err := tool(t, "", "org.apache.kafka.tools.ProducerPerformance", "--bootstrap-server", at(pair.Active()), "--topic", "bulk", "--num-records", "200", "--record-size", "50",
 			"--throughput", "-1", "--transactional-id", "bulk", "--transaction-duration-ms", "10")
 		if err != nil || !strings.Contains(all, "200 records sent") {
 			t.Errorf("transactional producer: %v\n%s", err, all)
@@ -64,26 +64,26 @@ func TestRealKafkaJavaClients(t *testing.T) {
 	}
 	committed := func(n int) {
 		t.Helper()
-		records, err := dr.Active().Memory().Consume(t.Context(), "bulk", 0, 0, memlog.ReadCommitted)
+		records, err := pair.Active().Memory().Consume(t.Context(), "bulk", 0, 0, memlog.ReadCommitted)
 		if err != nil || len(records) != n {
 			t.Errorf("%d committed records of the transactional producer, not %d (%v)", len(records), n, err)
 		}
 	}
-	write(dr.Primary(), "a", "b")
+	write(pair.Primary(), "a", "b")
 	read("classic", "a", "b")
 	read("consumer", "a", "b")
-	dr.AwaitCaughtUp()
-	if said := write(dr.Standby(), "refused"); !strings.Contains(said, "PolicyViolationException") {
+	pair.AwaitCaughtUp()
+	if said := write(pair.Standby(), "refused"); !strings.Contains(said, "PolicyViolationException") {
 		t.Errorf("a producer at the copy was told\n%s", said)
 	}
-	dr.KillPrimary()
-	dr.Failover()
-	write(dr.Standby(), "c", "d")
+	pair.KillPrimary()
+	pair.Failover()
+	write(pair.Standby(), "c", "d")
 	bulk()
 	read("consumer", "c", "d")
 	committed(200)
-	dr.Failback()
+	pair.Failback()
 	read("classic", "c", "d")
 	committed(200)
-	dr.Verify()
+	pair.Verify()
 }

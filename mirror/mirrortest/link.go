@@ -43,8 +43,8 @@ const (
 	linkHole           // what is sent gets lost
 )
 
-// ErrLinkCut is what the mirror's connections see after Cut.
-var ErrLinkCut = errors.New("mirrortest: the link is cut")
+// errLinkCut is what the mirror's connections see after Cut.
+var errLinkCut = errors.New("mirrortest: the link is cut")
 
 func newLink(seed uint64, faults Faults) *Link {
 	l := &Link{seed: seed, conns: map[*linkConn]struct{}{}, healed: make(chan struct{})}
@@ -114,11 +114,11 @@ func (l *Link) passes(ctx context.Context) error {
 	l.mu.Unlock()
 	switch down {
 	case linkCut:
-		return ErrLinkCut
+		return errLinkCut
 	case linkHole:
 		select {
 		case <-healed:
-			return ErrLinkCut
+			return errLinkCut
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -138,7 +138,7 @@ func (l *Link) dial(ctx context.Context, network, address string) (net.Conn, err
 	defer l.mu.Unlock()
 	if l.down == linkCut {
 		conn.Close()
-		return nil, ErrLinkCut
+		return nil, errLinkCut
 	}
 	l.dialed++
 	c := &linkConn{Conn: conn, link: l, random: rand.New(rand.NewPCG(l.seed, l.dialed)), closed: make(chan struct{}), lost: l.down == linkHole}

@@ -44,14 +44,14 @@ func leftovers() string {
 
 // TestNothingIsLeft: after the test's end nobody listens on the ports, and the harness's goroutines are gone (TestMain). In the middle of everything, too.
 func TestNothingIsLeft(t *testing.T) {
-	for name, until := range map[string]func(*mirrortest.DR){
-		"started":   func(*mirrortest.DR) {},
-		"killed":    func(dr *mirrortest.DR) { dr.KillPrimary() },
-		"black":     func(dr *mirrortest.DR) { dr.Link().BlackHole() },
-		"over":      func(dr *mirrortest.DR) { dr.Failover() },
-		"returned":  func(dr *mirrortest.DR) { dr.Failover(); dr.Return() },
-		"home":      func(dr *mirrortest.DR) { dr.Failover(); dr.Failback() },
-		"no topics": func(dr *mirrortest.DR) {},
+	for name, until := range map[string]func(*mirrortest.Pair){
+		"started":   func(*mirrortest.Pair) {},
+		"killed":    func(pair *mirrortest.Pair) { pair.KillPrimary() },
+		"black":     func(pair *mirrortest.Pair) { pair.Link().BlackHole() },
+		"over":      func(pair *mirrortest.Pair) { pair.Failover() },
+		"returned":  func(pair *mirrortest.Pair) { pair.Failover(); pair.Return() },
+		"home":      func(pair *mirrortest.Pair) { pair.Failover(); pair.Failback() },
+		"no topics": func(pair *mirrortest.Pair) {},
 	} {
 		var ports []string
 		t.Run(name, func(t *testing.T) {
@@ -59,14 +59,14 @@ func TestNothingIsLeft(t *testing.T) {
 			if name == "no topics" {
 				cfg.Topics = nil
 			}
-			dr := mirrortest.Start(t, cfg)
-			ports = append(dr.Primary().Addresses(), dr.Standby().Addresses()...)
+			pair := mirrortest.Start(t, cfg)
+			ports = append(pair.Primary().Addresses(), pair.Standby().Addresses()...)
 			if conn, err := net.Dial("tcp", ports[0]); err != nil {
 				t.Errorf("nobody listens on %s: %v", ports[0], err)
 			} else {
 				conn.Close()
 			}
-			until(dr)
+			until(pair)
 		})
 		if len(ports) != 4 {
 			t.Errorf("%s: ports %v", name, ports)

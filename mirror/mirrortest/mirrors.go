@@ -53,8 +53,8 @@ func (s *source) MirrorsOf(ctx context.Context, partitions []mirror.TopicPartiti
 // The mirror's times: short, because everything is on one machine.
 const (
 	callBound     = 2 * time.Second // of one call
-	fetchWait     = 5 * time.Millisecond
-	refresh       = 20 * time.Millisecond // groups, settings and topics are looked at so often
+	fetchWait     = 20 * time.Millisecond
+	refresh       = 30 * time.Millisecond // groups, settings and topics are looked at so often
 	fetchBackoff  = 2 * time.Millisecond
 	retryInitial  = 2 * time.Millisecond
 	retryMax      = 50 * time.Millisecond
@@ -78,7 +78,7 @@ func run(ctx context.Context, name string, from, to *Cluster, link *Link, seed u
 	}
 	r := &running{source: &source{client, from, link}, from: from, to: to, sink: &sink{}}
 	r.Mirror, err = mirror.Open(ctx, mirror.Config{
-		Name: name, Source: r.source, Destination: to.Destination(), Store: to.memory.StateStore(), Control: to.memory.Control(), Sink: r.sink, SourceClusterID: from.id,
+		Name: name, Source: r.source, Destination: to.destination(), Store: &states{to.memory.StateStore(), to}, Control: to.memory.Control(), Sink: r.sink, SourceClusterID: from.id,
 		Retry: mirror.RetryPolicy{Initial: retryInitial, Max: retryMax}, Fetch: mirror.FetchOptions{MaxWait: fetchWait},
 		RefreshInterval: refresh, FetchBackoff: fetchBackoff, CallBound: callBound, ReplicaWait: replicaWait, WatchdogAfter: watchdogAfter, MaxBatch: mostBatchBytes, Seed: seed, OnEvent: onEvent,
 	})
@@ -90,6 +90,44 @@ func run(ctx context.Context, name string, from, to *Cluster, link *Link, seed u
 
 func (r *running) close() error {
 	return errors.Join(r.Mirror.Close(), r.source.Close())
+}
+
+// states is where a mirror into a cluster keeps its states: in that cluster, which can be killed.
+type states struct {
+	statemachine.StateStore
+	cluster *Cluster
+}
+
+func (s *states) Open(ctx context.Context, owner string) (session statemachine.Session, err error) {
+	err = s.cluster.call(ctx, func(ctx context.Context) error {
+		session, err = s.StateStore.Open(ctx, owner)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &stateSession{session, s.cluster}, nil
+}
+
+func (s *states) Load(ctx context.Context, each func(statemachine.Entry) error) error {
+	return s.cluster.call(ctx, func(ctx context.Context) error { return s.StateStore.Load(ctx, each) })
+}
+
+type stateSession struct {
+	statemachine.Session
+	cluster *Cluster
+}
+
+func (s *stateSession) Write(ctx context.Context, writes []statemachine.Write) (results []statemachine.WriteResult, err error) {
+	err = s.cluster.call(ctx, func(ctx context.Context) error {
+		results, err = s.Session.Write(ctx, writes)
+		return err
+	})
+	return results, err
+}
+
+func (s *stateSession) Load(ctx context.Context, each func(statemachine.Entry) error) error {
+	return s.cluster.call(ctx, func(ctx context.Context) error { return s.Session.Load(ctx, each) })
 }
 
 // sink keeps what is given up.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestFromAnotherModule: a service in a module of its own compiles a test with the harness, and it passes.
+// TestFromAnotherModule: the test that the package's manual shows is a whole file, and passes in a module of its own.
 func TestFromAnotherModule(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../..")
@@ -28,42 +28,9 @@ func TestFromAnotherModule(t *testing.T) {
 		"\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root + "\n"
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": own,
-		"go.sum": read("go.sum"),
-		"service_test.go": `package service
-
-import (
-	"testing"
-
-	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/clustermirror/clustermirror/mirror/mirrortest"
-)
-
-func TestService(t *testing.T) {
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
-	write := func(value string) {
-		cl, err := kgo.NewClient(kgo.SeedBrokers(dr.Active().Addresses()...), kgo.DefaultProduceTopic("orders"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cl.Close()
-		if err := cl.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("a")
-	dr.AwaitCaughtUp()
-	dr.KillPrimary()
-	dr.Failover()
-	write("b")
-	dr.Failback()
-	write("c")
-	if n := dr.Verify(); n < 3 {
-		t.Errorf("%d batches", n)
-	}
-}
-`,
+		"go.mod":          own,
+		"go.sum":          read("go.sum"),
+		"service_test.go": manual(t, read("mirror/mirrortest/doc.go")),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -73,7 +40,19 @@ func TestService(t *testing.T) {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOPROXY=off", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestService") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestServiceSurvivesAFailover") {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// manual is the code that the package's comment shows.
+func manual(t *testing.T, comment string) string {
+	t.Helper()
+	_, code, found := strings.Cut(comment, "//\tpackage ")
+	code, _, ended := strings.Cut(code, "\n//\n// ")
+	if !found || !ended {
+		t.Fatal("the manual has no test")
+	}
+	code = strings.ReplaceAll("package "+code, "\n//\t", "\n")
+	return strings.ReplaceAll(code, "\n//\n", "\n\n")
 }

@@ -52,17 +52,46 @@ func TestRun(t *testing.T) {
 // TestWhatFailsIsSaid: a step out of turn, or one that does not come true, ends the test with words that say what to do or what is missing, and with the seed.
 func TestWhatFailsIsSaid(t *testing.T) {
 	t.Parallel()
-	for want, do := range map[string]func(testing.TB, *mirrortest.DR){
-		"call Failback first":                   func(_ testing.TB, dr *mirrortest.DR) { dr.Failover(); dr.Failover() },
-		"Return comes after Failover":           func(_ testing.TB, dr *mirrortest.DR) { dr.Failback() },
-		"Home comes after Return":               func(_ testing.TB, dr *mirrortest.DR) { dr.Failover(); dr.Home() },
-		"nothing is mirrored between":           func(_ testing.TB, dr *mirrortest.DR) { dr.Failover(); dr.AwaitCaughtUp() },
-		"the primary is the copy now":           func(_ testing.TB, dr *mirrortest.DR) { dr.Failover(); dr.Return(); dr.KillPrimary() },
-		"orders-0: MIRRORING, end 0 of 1":       func(t testing.TB, dr *mirrortest.DR) { dr.Link().Cut(); write(t, dr); dr.AwaitCaughtUp() },
-		"mirrortest: return: ":                  func(_ testing.TB, dr *mirrortest.DR) { dr.Failover(); dr.Link().Cut(); dr.Return() },
-		"TOPIC_ALREADY_EXISTS":                  func(t testing.TB, dr *mirrortest.DR) { fail(t, dr.Primary().CreateTopic("orders", 1, nil)) },
-		"no-such-topic":                         func(_ testing.TB, dr *mirrortest.DR) { dr.Mirror("no-such-topic") },
-		"CLUSTERMIRROR_SEED=42\nlast events of": func(t testing.TB, dr *mirrortest.DR) { t.Error("whatever") },
+	for want, do := range map[string]func(testing.TB, *mirrortest.Pair){
+		"call Failback first":                                   func(_ testing.TB, pair *mirrortest.Pair) { pair.Failover(); pair.Failover() },
+		"Return comes after Failover":                           func(_ testing.TB, pair *mirrortest.Pair) { pair.Failback() },
+		"Home comes after Return":                               func(_ testing.TB, pair *mirrortest.Pair) { pair.Failover(); pair.Home() },
+		"nothing is mirrored between":                           func(_ testing.TB, pair *mirrortest.Pair) { pair.Failover(); pair.AwaitCaughtUp() },
+		"the primary is the copy now":                           func(_ testing.TB, pair *mirrortest.Pair) { pair.Failover(); pair.Return(); pair.KillPrimary() },
+		"orders-0: MIRRORING, end 0 of 1":                       func(t testing.TB, pair *mirrortest.Pair) { pair.Link().Cut(); write(t, pair); pair.AwaitCaughtUp() },
+		"mirrortest: return: ":                                  func(_ testing.TB, pair *mirrortest.Pair) { pair.Failover(); pair.Link().Cut(); pair.Return() },
+		"Failover: the standby is killed; Revive it first":      func(_ testing.TB, pair *mirrortest.Pair) { pair.Standby().Kill(); pair.Failover() },
+		"Verify: the standby is killed; Revive it first":        func(_ testing.TB, pair *mirrortest.Pair) { pair.Standby().Kill(); pair.Verify() },
+		"AwaitCaughtUp: the standby is killed; Revive it first": func(_ testing.TB, pair *mirrortest.Pair) { pair.Standby().Kill(); pair.AwaitCaughtUp() },
+		"Mirror: the standby is killed; Revive it first":        func(_ testing.TB, pair *mirrortest.Pair) { pair.Standby().Kill(); pair.Mirror("orders") },
+		"Return: the standby is killed; Revive it first":        func(_ testing.TB, pair *mirrortest.Pair) { pair.Failover(); pair.Standby().Kill(); pair.Failback() },
+		"Home: the standby is killed; Revive it first": func(_ testing.TB, pair *mirrortest.Pair) {
+			pair.Failover()
+			pair.Return()
+			pair.Standby().Kill()
+			pair.Home()
+		},
+		"Home: the primary is killed; Revive it first": func(_ testing.TB, pair *mirrortest.Pair) {
+			pair.Failover()
+			pair.Return()
+			pair.Primary().Kill()
+			pair.Home()
+		},
+		"AwaitCaughtUp: the primary is killed; Revive it first": func(_ testing.TB, pair *mirrortest.Pair) {
+			pair.Failover()
+			pair.Return()
+			pair.Primary().Kill()
+			pair.Verify()
+		},
+		"the cluster is killed: primary": func(t testing.TB, pair *mirrortest.Pair) {
+			pair.Link().Cut()
+			write(t, pair)
+			pair.KillPrimary()
+			pair.AwaitCaughtUp()
+		},
+		"TOPIC_ALREADY_EXISTS":                  func(t testing.TB, pair *mirrortest.Pair) { fail(t, pair.Primary().CreateTopic("orders", 1, nil)) },
+		"no-such-topic":                         func(_ testing.TB, pair *mirrortest.Pair) { pair.Mirror("no-such-topic") },
+		"CLUSTERMIRROR_SEED=42\nlast events of": func(t testing.TB, pair *mirrortest.Pair) { t.Error("whatever") },
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
@@ -71,6 +100,9 @@ func TestWhatFailsIsSaid(t *testing.T) {
 			})
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "CLUSTERMIRROR_SEED=42") {
 				t.Errorf("%v", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "0001-01-01") {
+				t.Errorf("a plan or a report that was never made is printed: %v", err)
 			}
 		})
 	}
@@ -82,16 +114,16 @@ func fail(t testing.TB, err error) {
 	}
 }
 
-func write(t testing.TB, dr *mirrortest.DR) {
+func write(t testing.TB, pair *mirrortest.Pair) {
 	t.Helper()
-	produce(bounded(t), t, client(t, dr.Primary(), kgo.DefaultProduceTopic("orders")), "x")
+	produce(bounded(t), t, client(t, pair.Primary(), kgo.DefaultProduceTopic("orders")), "x")
 }
 
 // TestSeedFromTheEnvironment plays what a failed run has printed.
 func TestSeedFromTheEnvironment(t *testing.T) {
 	t.Setenv("CLUSTERMIRROR_SEED", "4711")
-	if dr := mirrortest.Start(t, mirrortest.Config{}); dr.Seed() != 4711 {
-		t.Errorf("seed %d", dr.Seed())
+	if pair := mirrortest.Start(t, mirrortest.Config{}); pair.Seed() != 4711 {
+		t.Errorf("seed %d", pair.Seed())
 	}
 	t.Setenv("CLUSTERMIRROR_SEED", "x")
 	if err := mirrortest.Run("trial", func(o testing.TB) { mirrortest.Start(o, mirrortest.Config{}) }); err == nil || !strings.Contains(err.Error(), `"x"`) {
@@ -102,25 +134,25 @@ func TestSeedFromTheEnvironment(t *testing.T) {
 // TestMoreTopics: a topic that a client makes at the primary is mirrored when it is asked for, with its settings, and grows with it.
 func TestMoreTopics(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{})
+	pair := mirrortest.Start(t, mirrortest.Config{})
 	ctx := bounded(t)
-	admin := kadm.NewClient(client(t, dr.Primary()))
+	admin := kadm.NewClient(client(t, pair.Primary()))
 	compact := "compact"
 	if _, err := admin.CreateTopic(ctx, 1, 1, map[string]*string{"cleanup.policy": &compact}, "more"); err != nil {
 		t.Fatal(err)
 	}
-	dr.Mirror("more")
+	pair.Mirror("more")
 	if r, err := admin.UpdatePartitions(ctx, 3, "more"); err != nil || r.Error() != nil {
 		t.Fatal(err, r.Error())
 	}
-	cl := client(t, dr.Primary(), kgo.DefaultProduceTopic("more"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	cl := client(t, pair.Primary(), kgo.DefaultProduceTopic("more"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err := cl.ProduceSync(ctx, &kgo.Record{Partition: 2, Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	if n := dr.Verify(); n != 1 {
+	if n := pair.Verify(); n != 1 {
 		t.Errorf("%d batches", n)
 	}
-	configs, err := kadm.NewClient(client(t, dr.Standby())).DescribeTopicConfigs(ctx, "more")
+	configs, err := kadm.NewClient(client(t, pair.Standby())).DescribeTopicConfigs(ctx, "more")
 	if err != nil {
 		t.Fatal(err)
 	}

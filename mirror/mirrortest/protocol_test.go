@@ -21,7 +21,7 @@ import (
 
 func cluster(t testing.TB, brokers int) *mirrortest.Cluster {
 	t.Helper()
-	c, err := mirrortest.NewCluster(mirrortest.ClusterConfig{Brokers: brokers})
+	c, err := mirrortest.NewCluster(brokers)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,9 +49,9 @@ func TestVerifySaysNo(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, failed over: %v", how, after), func(t *testing.T) {
 				t.Parallel()
 				r := &recorder{TB: t}
-				dr := mirrortest.Start(r, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
+				pair := mirrortest.Start(r, mirrortest.Config{Topics: map[string]int32{"orders": 1}})
 				ctx := bounded(t)
-				cl := client(t, dr.Primary(), kgo.TransactionalID("tx"), kgo.DefaultProduceTopic("orders"))
+				cl := client(t, pair.Primary(), kgo.TransactionalID("tx"), kgo.DefaultProduceTopic("orders"))
 				if err := cl.BeginTransaction(); err != nil {
 					t.Fatal(err)
 				}
@@ -59,15 +59,15 @@ func TestVerifySaysNo(t *testing.T) {
 				if err := cl.EndTransaction(ctx, kgo.TryCommit); err != nil {
 					t.Fatal(err)
 				}
-				if n := dr.Verify(); n != 4 || len(r.said) > 0 {
+				if n := pair.Verify(); n != 4 || len(r.said) > 0 {
 					t.Fatalf("%d batches, %q", n, r.said)
 				}
 				if after {
-					dr.Failover()
+					pair.Failover()
 				} else {
-					dr.Link().Cut()
+					pair.Link().Cut()
 				}
-				raw, err := dr.Standby().Memory().RawLog("orders", 0)
+				raw, err := pair.Standby().Memory().RawLog("orders", 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,14 +77,14 @@ func TestVerifySaysNo(t *testing.T) {
 						batches = append(batches, bytes.Clone(b))
 					}
 				}
-				if err := dr.Standby().Memory().ImportLog("orders", 0, bytes.Join(spoil(batches), nil), 0, 9); err != nil {
+				if err := pair.Standby().Memory().ImportLog("orders", 0, bytes.Join(spoil(batches), nil), 0, 9); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := mirrortest.Compared(dr, mirror.TopicPartition{Topic: "orders"}); err == nil || !strings.Contains(err.Error(), how) {
+				if _, err := mirrortest.Compared(pair, mirror.TopicPartition{Topic: "orders"}); err == nil || !strings.Contains(err.Error(), how) {
 					t.Errorf("%v, not %s", err, how)
 				}
 				if after {
-					if dr.Verify(); len(r.said) != 1 {
+					if pair.Verify(); len(r.said) != 1 {
 						t.Errorf("Verify said %q", r.said)
 					}
 				}

@@ -38,10 +38,10 @@ func (l *ledger) read(ctx context.Context, t *testing.T, where *mirrortest.Clust
 func TestAServiceThatCountsIsWrong(t *testing.T) {
 	t.Parallel()
 	life := func(t *testing.T, l *ledger) {
-		dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"entries": 1}})
+		pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"entries": 1}})
 		ctx := bounded(t)
 		begin := func(value string) *kgo.Client {
-			cl := client(t, dr.Active(), kgo.TransactionalID(value), kgo.DefaultProduceTopic("entries"))
+			cl := client(t, pair.Active(), kgo.TransactionalID(value), kgo.DefaultProduceTopic("entries"))
 			if err := cl.BeginTransaction(); err != nil {
 				t.Fatal(err)
 			}
@@ -54,15 +54,15 @@ func TestAServiceThatCountsIsWrong(t *testing.T) {
 			}
 		}
 		begin("open")
-		dr.AwaitCaughtUp()
-		l.read(ctx, t, dr.Active(), 3)
-		dr.KillPrimary()
-		dr.Failover()
-		produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("entries")), "3", "4")
-		l.read(ctx, t, dr.Active(), 2)
-		dr.Failback()
-		produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("entries")), "5")
-		l.read(ctx, t, dr.Active(), 1)
+		pair.AwaitCaughtUp()
+		l.read(ctx, t, pair.Active(), 3)
+		pair.KillPrimary()
+		pair.Failover()
+		produce(ctx, t, client(t, pair.Active(), kgo.DefaultProduceTopic("entries")), "3", "4")
+		l.read(ctx, t, pair.Active(), 2)
+		pair.Failback()
+		produce(ctx, t, client(t, pair.Active(), kgo.DefaultProduceTopic("entries")), "5")
+		l.read(ctx, t, pair.Active(), 1)
 	}
 	right := &ledger{next: func(_ *ledger, r *kgo.Record) int64 { return r.Offset + 1 }}
 	t.Run("right", func(t *testing.T) { life(t, right) })
@@ -79,25 +79,25 @@ func TestAServiceThatCountsIsWrong(t *testing.T) {
 // TestAServiceThatTrustsItsCacheIsWrong: one that takes an acknowledged record for one that is there for ever has entries in its cache that nobody else will read; the failover names them.
 func TestAServiceThatTrustsItsCacheIsWrong(t *testing.T) {
 	t.Parallel()
-	dr := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"entries": 1}})
+	pair := mirrortest.Start(t, mirrortest.Config{Topics: map[string]int32{"entries": 1}})
 	ctx := bounded(t)
 	cache := map[string]bool{}
 	write := func(value string) {
-		produce(ctx, t, client(t, dr.Active(), kgo.DefaultProduceTopic("entries")), value)
+		produce(ctx, t, client(t, pair.Active(), kgo.DefaultProduceTopic("entries")), value)
 		cache[value] = true
 	}
 	write("copied")
-	dr.AwaitCaughtUp()
-	dr.Link().Cut()
+	pair.AwaitCaughtUp()
+	pair.Link().Cut()
 	write("acknowledged")
-	over := dr.Failover()
+	over := pair.Failover()
 	for _, r := range over.NotCopied {
 		if !cache[string(r.Value)] {
 			t.Errorf("%q was never acknowledged", r.Value)
 		}
 		delete(cache, string(r.Value))
 	}
-	if got := consume(ctx, t, dr.Active(), "entries", 1); len(cache) != 1 || !cache[got[0]] {
+	if got := consume(ctx, t, pair.Active(), "entries", 1); len(cache) != 1 || !cache[got[0]] {
 		t.Errorf("the cache is %v without what the failover named, the topic has %v", cache, got)
 	}
 }
