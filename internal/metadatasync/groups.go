@@ -36,9 +36,14 @@ func Place(s Offset, c Copy) Offset {
 }
 
 // writtenTo is the copy for a group that was put somewhere in it: all below that was replicated then. A process that takes over does not know yet how far the copies are, and says a low
-// Replicated, down to Start, until they have told it. No group goes back for that.
-func (c Copy) writtenTo(m Memory) Copy {
-	c.Replicated = max(c.Replicated, min(max(m.Wrote, m.Before), c.End))
+// Replicated, down to Start, until they have told it. No group goes back for that. What a write replaced counts only while the group is still there: a group that was taken over may have been
+// anywhere (decision 17).
+func (c Copy) writtenTo(m Memory, destination *Offset) Copy {
+	at := m.Wrote
+	if destination != nil && destination.Offset == m.Before {
+		at = max(at, m.Before)
+	}
+	c.Replicated = max(c.Replicated, min(at, c.End))
 	return c
 }
 
@@ -132,7 +137,7 @@ func Decide(l Look) Decision {
 		return d
 	}
 	if !l.First {
-		l.Copy = l.Copy.writtenTo(l.Memory)
+		l.Copy = l.Copy.writtenTo(l.Memory, l.Destination)
 	}
 	to := Place(*l.Source, l.Copy)
 	own := l.First || l.Memory.own(l.Destination)

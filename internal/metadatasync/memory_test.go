@@ -159,3 +159,20 @@ func TestF63WhatIsNotTheMirrorsIsForgotten(t *testing.T) {
 		}
 	}
 }
+
+// Decision 17: a group that was taken over is not moved beyond what is replicated, wherever it was before.
+func TestWhereATakenGroupWasSaysNothingOfTheCopy(t *testing.T) {
+	source, old := Offset{Offset: 12, LeaderEpoch: 1}, Offset{Offset: 24, LeaderEpoch: 1}
+	c := Copy{Replicated: 10, End: 12, LeaderEpoch: 1}
+	first := Decide(Look{Source: &source, Destination: &old, Copy: c, Memory: Forgotten(), First: true})
+	if first.Write == nil || first.Write.Offset != 10 {
+		t.Fatalf("it is taken over to %+v", first.Write)
+	}
+	if again := Decide(Look{Source: &source, Destination: first.Write, Copy: c, Memory: first.Memory}); again.Write != nil && again.Write.Offset > 10 {
+		t.Errorf("it is moved to %d, and 10 is replicated", again.Write.Offset)
+	}
+	c.Replicated = 0 // a process that took over, and does not know yet; the write may or may not have been done
+	if again := Decide(Look{Source: &source, Destination: first.Write, Copy: c, Memory: first.Memory}); again.Write != nil && again.Write.Offset != 10 {
+		t.Errorf("it goes back to %d", again.Write.Offset)
+	}
+}

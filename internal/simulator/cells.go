@@ -70,7 +70,7 @@ var faultCells = []struct {
 	{"crowded reply", "~~x~~~~~-", "what is fetched is on its way while MIRRORING ends"},
 	{"reply cut in a batch", "~~x~~~~~-", "what is fetched is on its way while MIRRORING ends"},
 	{"deposed leader answers", "~~x~~~~~-", "what is fetched is on its way while MIRRORING ends"},
-	{"proof by silence", "~~x~~~~~-", "what is fetched is on its way while MIRRORING ends"},
+	{"proof by silence", "~~~~~~~~-", "a hole at the end of a source's log is rare"},
 	{"fenced epoch", "~~x~~~~~-", "fetches, and ends of epochs that are asked in PREPARING"},
 	{"offset out of range", "~~x~~~~~-", "fetches only"},
 	{"topic missing", "~~x~~~~~-", "fetches only"},

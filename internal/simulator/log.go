@@ -400,12 +400,20 @@ func (l *partitionLog) elect(unclean bool, stale time.Duration) bool {
 	}
 	l.raiseEpoch(l.epoch+1, model.Cluster, "")
 	if stale > 0 {
-		l.lowHigh, l.lowUntil = max(l.start, min(high, l.end)-2), l.w.now+stale/2
+		l.lowHigh, l.lowUntil = l.bound(min(high, l.end)-2), l.w.now+stale/2
 		l.w.after(stale/2, l.wake)
 		l.w.after(stale, l.wake)
 	}
 	l.advance()
 	return true
+}
+
+// bound is offset, or the beginning of the batch that it lies in: a high watermark never stands inside a batch. It is not below the log's start.
+func (l *partitionLog) bound(offset int64) int64 {
+	if list := l.from(offset); len(list) > 0 {
+		offset = min(offset, list[0].h.BaseOffset)
+	}
+	return max(l.start, offset)
 }
 
 // from are the batches from the one that holds offset on.

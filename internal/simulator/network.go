@@ -535,7 +535,7 @@ func (p *process) refreshed(there bool, views []partition.SourceView) {
 		}
 		v := views[i]
 		if !there {
-			if p.missed == 2 { // one look may be a mistake
+			if rec := r.core.Status().Record; p.missed >= 2 && (r.state != statemachine.Failed || rec.RetryAttempt != statemachine.NonRetryable) { // one look may be a mistake
 				r.w.stats.fault("source topic deleted", r.state)
 				r.deliver(partition.Event{Kind: partition.FailPartition, NonRetryable: true, Source: partition.SourceView{Permanent: true}, Err: errors.New("the source topic is deleted; the copy is kept")})
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/partition"
 	"github.com/clustermirror/clustermirror/internal/simulator/model"
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -94,8 +95,9 @@ type runner struct {
 	seen       partition.SourceView
 	fetch      *fetcher
 	waiter     *waiter
-	retry      uint64 // number of the timer that counts
-	replicated int64
+	retry      uint64        // number of the timer that counts
+	since      time.Duration // it has been in its state
+	replicated int64         // as last told by itself; −1: not since the log was cut
 	halted     bool
 	writing    bool               // a state write has not been answered
 	queue      []partition.Event  // that came in while it was at work
@@ -396,7 +398,9 @@ func (r *runner) handle(ev partition.Event) {
 		f.Code == partition.FetchOK && len(f.Records) == 0 && !f.Crowded && f.HighWatermark > f.Offset {
 		w.tell(func(m *model.World) { m.EmptyFetch(r.of, f.Offset, f.HighWatermark) })
 	} else if ev.Kind == partition.Fetched && f.Code == partition.FetchOK && len(f.Records) > 0 { // there are records after all
-		w.tell(func(m *model.World) { m.EmptyFetch(r.of, f.Offset, 0) })
+		if h, _, err := batch.Next(f.Records); err == nil {
+			w.tell(func(m *model.World) { m.Shown(r.of, h.BaseOffset) })
+		}
 	}
 	out := r.core.Step(w.time(), ev)
 	if ev.Kind == partition.Persisted && ev.Err == nil {
@@ -417,7 +421,7 @@ func (r *runner) moved(rec statemachine.PartitionState) {
 		return
 	}
 	was := r.state
-	r.state = rec.State
+	r.state, r.since = rec.State, r.w.now
 	if rec.Episode != r.episode {
 		r.episode, r.mirrored = rec.Episode, false
 	}
@@ -659,10 +663,12 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 			ev.Err = errLost
 		}
 	case partition.Truncate:
+		r.replicated = -1
 		r.dropping(l.from(e.Offset))
 		l.cutTo(e.Offset, model.Mirror, by)
 		l.soon()
 	case partition.Reset:
+		r.replicated = -1
 		r.dropping(l.batches)
 		l.restart(e.Offset, model.Mirror, by)
 		l.soon()

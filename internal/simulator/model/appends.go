@@ -60,7 +60,7 @@ func (w *World) copied(m *member, l, source *log, v *version) {
 
 // overlooked: nothing that the source has is left out, and what it has no more is told as a hole.
 func (w *World) overlooked(m *member, l, source *log, v *version) {
-	i, _ := slices.BinarySearchFunc(source.alive, l.end, func(s *version, end int64) int { return cmp.Compare(s.Base, end) })
+	i, _ := slices.BinarySearchFunc(source.alive, l.end, func(s *version, end int64) int { return cmp.Compare(s.Last, end) }) // an empty log may begin inside a batch (F-07)
 	for ; v.died == never && i < len(source.alive) && source.alive[i].Base < v.Base; i++ {
 		s := source.alive[i]
 		w.must(s.Last >= v.Base || !slices.Contains(source.batches, s), "skipped", "invariant 1", "%v: [%d, %d] is appended at end %d; the source has [%d, %d]", m.of, v.Base, v.Last, l.end, s.Base, s.Last)

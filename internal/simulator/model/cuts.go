@@ -43,7 +43,7 @@ func (w *World) drops(m *member, l *log, v *version) {
 // known says whether the source knows that its own mirror from us had this batch. What was copied from the source since is not known to it.
 func (w *World) known(m *member, v *version) bool {
 	return slices.ContainsFunc(w.members, func(o *member) bool {
-		return o.of.At == m.source && o.end != nil && o.end.LMO > v.Last && o.end.SourceCluster == m.of.Cluster
+		return o.of.At == m.source && o.end != nil && o.end.LMO > v.Last && o.end.LME >= v.LeaderEpoch && o.end.SourceCluster == m.of.Cluster
 	})
 }
 
@@ -63,6 +63,9 @@ func (w *World) Restarted(at At, who Who, by string, start int64) {
 	}
 	l.cut(-1)
 	l.start, l.end, l.replicated, l.risen = start, start, start, max(l.risen, start)
+	if m := w.acting(at); m != nil { // what was told of the records from before is about no others
+		m.told = map[string][]gap{}
+	}
 }
 
 // mirrorRestarts: a copy begins again where the source's log starts: an empty one, one that ends before, under this policy, or one that a consent covers.
@@ -86,7 +89,7 @@ func (w *World) StartRaised(at At, who Who, by string, start int64) {
 	l := w.log(at)
 	if who == Mirror {
 		m := w.owned(l, by, "raises the start")
-		source := w.log(m.source).start
+		source := w.log(m.source).risen // an unclean election may have taken it back since
 		w.must(start <= min(source, l.replicated) && (m.floor == 0 || start <= m.floor), "start", "decision 16, design.md", "%v: start raised to %d; the source's is %d, replicated %d, the floor %d", at, start, source, l.replicated, m.floor)
 	}
 	for _, v := range l.alive {
@@ -117,21 +120,29 @@ func (w *World) Compacted(at At, from, to int64, batches []Batch) {
 // owes notes that records have to be told of, from the log's start on.
 func (m *member) owes(what string, v *version, start int64) {
 	if v.Kind == Data {
-		m.need[what] = append(m.need[what], gap{max(v.Base, start), v.Last + 1})
+		m.need[what] = append(m.need[what], m.untold(gap{max(v.Base, start), v.Last + 1}, what)...)
 	}
 }
 
-// untold says what of [from, to) was not told; it may be told in pieces.
-func (m *member) untold(n gap, what ...string) bool {
-	for again := true; again && n.from < n.to; {
-		again = false
-		for _, w := range what {
-			for _, t := range m.told[w] {
-				if t.from <= n.from && n.from < t.to {
-					n.from, again = t.to, true
-				}
+// without is what is left of ranges when another one is taken out of them.
+func without(list []gap, o gap) (left []gap) {
+	for _, g := range list {
+		for _, p := range []gap{{g.from, min(g.to, o.from)}, {max(g.from, o.to), g.to}} {
+			if p.from < p.to {
+				left = append(left, p)
 			}
 		}
 	}
-	return n.from < n.to
+	return left
+}
+
+// untold is what of a range was not told; it may be told in pieces.
+func (m *member) untold(n gap, what ...string) []gap {
+	left := []gap{n}
+	for _, w := range what {
+		for _, t := range m.told[w] {
+			left = without(left, t)
+		}
+	}
+	return left
 }

@@ -2,27 +2,50 @@ package model
 
 import "slices"
 
-// Active: a group has members at a cluster, or none any more.
+// Active: a group has members at a cluster, or none any more. What is not the mirror's already when they come is theirs.
 func (w *World) Active(cluster, name string, active bool) {
 	w.active[[2]string{cluster, name}] = active
+	for _, g := range w.groups {
+		if active && g.name == name && g.at.Cluster == cluster && g.who != Mirror {
+			g.theirs, g.passed = true, false
+		}
+	}
 }
 
 // Committed: a group's committed offset of a partition is now this; epoch −1: none.
 func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32) {
 	g := w.group(at, name)
-	if g == nil {
+	fresh := g == nil
+	if fresh {
 		g = &group{at: at, name: name, offset: offset, who: who}
 		w.groups = append(w.groups, g)
 	}
-	if m := w.acting(at); who == Mirror && m != nil {
+	m := w.acting(at)
+	switch {
+	case who == Mirror && m != nil:
 		w.moves(m, w.log(at), *g, offset, epoch)
-		g.episode, g.before = m.record.Episode, g.offset
+		g.episode, g.before, g.theirs, g.passed = m.record.Episode, g.offset, false, false
+	case !fresh && !g.theirs && g.offset == offset: // nobody can tell this from what the mirror has put or found there
+		return
+	case who != Mirror:
+		g.theirs, g.passed = m != nil && m.looked[name] == m.record.Episode, false
 	}
 	g.offset, g.who = offset, who
 }
 
-// Saw: the mirror's process was told where the source has a group.
-func (w *World) Saw(of Of, name string, offset int64) { w.member(of).saw[name] = offset }
+// Saw: the mirror's process was told where the source has a group. The first time in an episode it takes an idle group over, wherever that is: what the copy has is from before. From then on what
+// somebody commits at the copy stays until the source's group has moved since (decisions 12, 17).
+func (w *World) Saw(of Of, name string, offset int64) {
+	m := w.member(of)
+	last, seen := m.saw[name]
+	if g := w.group(of.At, name); g != nil && g.who != Mirror {
+		if m.looked[name] != m.record.Episode {
+			g.theirs = w.active[[2]string{of.Cluster, name}]
+		}
+		g.passed = g.passed || seen && offset != last
+	}
+	m.saw[name], m.looked[name] = offset, m.record.Episode
+}
 
 // lastPlaces: when a copy is opened, an idle group that the mirror moved last is where the mirror saw it at the source, and not behind LMO.
 func (w *World) lastPlaces(m *member, l *log) {
@@ -41,7 +64,8 @@ func (w *World) group(at At, name string) *group {
 	return nil
 }
 
-// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; none once the copy is open; none that is in use; none back that somebody else moved, but for the first time in an episode (what it has is from before).
+// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; none once the copy is open; none that is in use. What somebody committed there is
+// moved forward only, and only when the source's group has moved since; but for the first time in an episode (what it has is from before).
 func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	s, limit, active := m.when("group "+g.name), l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
 	if end := m.ended(); s == stopping && end != nil && end.LMO >= 0 {
@@ -54,15 +78,17 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	}
 	w.must(offset >= start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
-	w.must(!active && (g.who == Mirror || g.offset <= offset || g.offset == g.before || g.episode != m.record.Episode), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
+	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || g.passed && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
 
-// restGroups: groups that a mirror moved, and nobody else did since, are where the source has them, within the copy.
+// restGroups: idle groups that the source has are where it has them, within the copy, but for those that somebody else has moved there in this episode.
 func (w *World) restGroups(m *member, l *log) {
-	for _, g := range w.groups {
-		if at := w.group(m.source, g.name); g.at == m.of.At && g.who == Mirror && at != nil && !w.active[[2]string{m.of.Cluster, g.name}] {
-			want := max(l.start, min(at.offset, l.replicated))
-			w.must(g.offset == want, "rest groups", "decisions 12, 17", "%v: group %s rests at %d; the source has it at %d, the copy is [%d, %d)", m.of, g.name, g.offset, at.offset, l.start, l.replicated)
+	for _, at := range w.groups {
+		if at.at != m.source || w.active[[2]string{m.of.Cluster, at.name}] {
+			continue
 		}
+		g, want := w.group(m.of.At, at.name), max(l.start, min(at.offset, l.replicated))
+		w.must(g != nil, "rest groups", "decisions 12, 17", "%v: group %s is not there; the source has it at %d, the copy is [%d, %d)", m.of, at.name, at.offset, l.start, l.replicated)
+		w.must(g == nil || g.theirs || g.offset == want, "rest groups", "decisions 12, 17", "%v: group %s rests at %+v; the source has it at %d, the copy is [%d, %d)", m.of, at.name, g, at.offset, l.start, l.replicated)
 	}
 }

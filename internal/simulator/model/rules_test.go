@@ -207,6 +207,16 @@ var ruleStories = []struct {
 		}
 		t.copied(b, data(7, 1, 1))
 	}},
+	{"skipped", func(t *tale, wrong bool) { // the batch that holds an empty log's start (F-07)
+		t.mirrors()
+		t.wrote(a, data(6, 3, 1), data(9, 1, 1))
+		t.StartRaised(a, Cluster, "", 7)
+		t.Restarted(b, Mirror, "one", 7)
+		if !wrong {
+			t.copied(b, data(6, 3, 1))
+		}
+		t.copied(b, data(9, 1, 1))
+	}},
 	{"copies", func(t *tale, wrong bool) {
 		t.wrote(a, data(0, 1, 1))
 		t.goes(ab, preparing)
@@ -304,6 +314,13 @@ var ruleStories = []struct {
 		t.stops()
 		t.copied(b, marker(pick(wrong, int64(7), 6), 2, Reset, -1))
 	}},
+	{"used offset", func(t *tale, wrong bool) { // a batch behind the hole leaves it a hole, one within it does not
+		t.mirrors()
+		t.EmptyFetch(ab, 6, 8)
+		t.Shown(ab, pick(wrong, int64(7), 8))
+		t.stops()
+		t.copied(b, marker(8, 2, Reset, -1))
+	}},
 	{"replicated", func(t *tale, wrong bool) {
 		t.mirrors()
 		t.wrote(a, data(6, 1, 1))
@@ -349,6 +366,19 @@ var ruleStories = []struct {
 		t.goes(ba, preparing)
 		t.Gate(a, Mirror, "one", false)
 		t.Cut(a, Mirror, "one", pick(wrong, int64(4), 6))
+	}},
+	{"cut common", func(t *tale, wrong bool) { // what was copied since the source recorded its end is not known to it
+		t.returns()
+		t.Consented(ba, 6, 8, 1)
+		t.goes(ba, preparing)
+		t.Gate(a, Mirror, "one", false)
+		t.Cut(a, Mirror, "one", 6)
+		t.Told(ba, "dropped", 6, 8)
+		t.EpochRaised(a, Mirror, "one", 2)
+		t.goes(ba, mirroring)
+		t.copied(a, marker(6, 2, Reset, -1), data(7, 1, 2))
+		t.Consented(ba, 4, 8, 1)
+		t.Cut(a, Mirror, "one", pick(wrong, int64(4), 7))
 	}},
 	{"cut state", func(t *tale, wrong bool) {
 		t.mirrors()
@@ -448,6 +478,21 @@ var ruleStories = []struct {
 			t.Wished(ab, WantMirroring)
 			t.Consented(ab, 7, 8, 2)
 			t.goes(ab, preparing)
+		}
+		t.Gate(b, Mirror, "one", false)
+	}},
+	{"gate state", func(t *tale, wrong bool) { // a call that was under way when a failure was recorded; none that comes after the end was
+		t.failsOver()
+		t.Wished(ab, WantMirroring)
+		t.Consented(ab, 7, 8, 2)
+		t.goes(ab, preparing)
+		t.Began(ab, "close")
+		if wrong {
+			t.Wished(ab, WantStopped)
+			t.goes(ab, stopping)
+			t.StoredEnd(ab, End{LME: 1, LMO: 6, Episode: 2, SourceCluster: "A"})
+		} else {
+			t.goes(ab, failed, person)
 		}
 		t.Gate(b, Mirror, "one", false)
 	}},
@@ -661,9 +706,28 @@ var ruleStories = []struct {
 	}},
 	{"group owner", func(t *tale, wrong bool) {
 		t.mirrors()
+		t.Saw(ab, "g", 1)
 		t.Committed(b, Mirror, "g", 1, 1)
 		t.Committed(b, pick(wrong, Clients, Mirror), "g", 6, 1)
 		t.Committed(b, Mirror, "g", 3, 1)
+	}},
+	{"group owner", func(t *tale, wrong bool) { // what was read at the copy stays until the source's group moves
+		t.mirrors()
+		t.Saw(ab, "g", 5)
+		t.Committed(b, Mirror, "g", 5, 1)
+		t.Committed(b, Clients, "g", 3, 1)
+		t.Saw(ab, "g", pick(wrong, int64(5), 6))
+		t.Committed(b, Mirror, "g", pick(wrong, int64(5), 6), 1)
+	}},
+	{"group owner", func(t *tale, wrong bool) { // what is from before the episode is taken over, and a commit of what the mirror put there changes nothing
+		t.mirrors()
+		t.Committed(b, Clients, "g", 6, 1)
+		t.Active("B", "g", wrong)
+		t.Saw(ab, "g", 3)
+		t.Active("B", "g", false)
+		t.Committed(b, Mirror, "g", 3, 1)
+		t.Committed(b, Clients, "g", 3, 1)
+		t.Committed(b, Mirror, "g", 1, 1)
 	}},
 	{"group owner", func(t *tale, wrong bool) {
 		t.mirrors()
@@ -702,6 +766,21 @@ var ruleStories = []struct {
 		t.Told(ab, "dropped", 5, 6)
 		t.Rest(ab)
 	}},
+	{"told", func(t *tale, wrong bool) { // a second drop of the same offsets is to be told again
+		t.mirrors()
+		for again := range 2 {
+			t.Cut(a, Cluster, "", 4)
+			t.Cut(b, Mirror, "one", 4)
+			if !wrong || again == 0 {
+				t.Told(ab, "dropped", 0, 6)
+			}
+			next := data(4, 2, 1)
+			next.Bytes += uint64(again + 1)
+			t.wrote(a, next)
+			t.copied(b, next)
+		}
+		t.Rest(ab)
+	}},
 	{"told", func(t *tale, wrong bool) {
 		t.mirrors()
 		t.wrote(a, data(6, 1, 1), data(7, 1, 1))
@@ -737,6 +816,15 @@ var ruleStories = []struct {
 		t.goes(ab, failed, person, func(r *Record) { r.Attempt = pick(wrong, int16(4), -1) })
 		t.Rest(ab)
 	}},
+	{"rest state", func(t *tale, wrong bool) { // the source's log starts inside a batch, and the copy ends there
+		t.mirrors()
+		t.Cut(a, Cluster, "", 4)
+		t.EpochRaised(a, Cluster, "", 2)
+		t.wrote(a, data(4, 4, 2))
+		t.StartRaised(a, Cluster, "", pick(wrong, int64(4), 6))
+		t.goes(ab, failed)
+		t.Rest(ab)
+	}},
 	{"rest bytes", func(t *tale, wrong bool) {
 		t.mirrors()
 		t.wrote(a, data(6, 1, 1))
@@ -768,6 +856,24 @@ var ruleStories = []struct {
 		t.Committed(b, Mirror, "g", 3, 1)
 		if wrong { // a deliberate rewind is followed
 			t.Committed(a, Clients, "g", 1, 1)
+		}
+		t.Rest(ab)
+	}},
+	{"rest groups", func(t *tale, wrong bool) { // a sync that does nothing; a group with members is left alone
+		t.mirrors()
+		t.Committed(a, Clients, "g", 3, 1)
+		t.Active("B", "g", !wrong)
+		t.Rest(ab)
+	}},
+	{"rest groups", func(t *tale, wrong bool) { // what is from before the episode is not left, what was read here since is
+		t.mirrors()
+		t.Committed(a, Clients, "g", 3, 1)
+		if wrong {
+			t.Committed(b, Clients, "g", 5, 1)
+			t.Saw(ab, "g", 3)
+		} else {
+			t.Saw(ab, "g", 3)
+			t.Committed(b, Clients, "g", 5, 1)
 		}
 		t.Rest(ab)
 	}},

@@ -22,8 +22,12 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 		m = w.owned(l, by, "turns the gate")
 	}
 	if m != nil && open != l.open && (open || who == Mirror) && !(open && l.theirs) { // what was theirs is given back (decision 7)
-		s := m.record.State
-		ok := open && (s == stopping || s == stopped || s == failed && m.record.Previous == stopping) || !open && (s == preparing || s == mirroring || (s == stopping && m.ended() == nil || s == failed && m.record.Previous == preparing) && l.theirs) // a call that was under way when a stop began
+		s := m.when("close")
+		if open {
+			s = m.when("open")
+		}
+		ended := m.record.State == stopped || m.record.State == stopping && m.ended() != nil // what was begun before must not come as late as this
+		ok := open && (s == stopping || s == stopped || s == failed && m.record.Previous == stopping) || !open && !ended && (s == preparing || s == mirroring)
 		w.must(ok, "gate state", "spec §2, decision 4", "%v turns to open %v in state %d", at, open, s)
 		if ok && open {
 			w.opens(m, l)

@@ -52,10 +52,11 @@ type member struct {
 	beyond                bool             // MIRRORING was reached since the last PREPARING
 	line                  int              // of the copy when PREPARING was entered
 	safe                  int64            // what was replicated when the stop began
-	need, told            map[string][]gap // ranges that have to be told, and that were
+	need, told            map[string][]gap // ranges that have to be told; those that were told as lost, or as a hole
 	began                 map[string]int8  // by call: the state
 	room                  map[string]gap   // by call: the copy's start and what was replicated
 	saw                   map[string]int64 // by group: where the source had it
+	looked                map[string]int32 // by group: the episode in which that was seen last
 }
 
 type gap struct{ from, to int64 }
@@ -73,6 +74,8 @@ type group struct {
 	who     Who
 	episode int32 // of the mirror that moved it last
 	before  int64 // where it was before that: as long as the mirror does not know that its move was done, either is its own
+	theirs  bool  // somebody else has moved it since this episode's mirror looked at it first
+	passed  bool  // the source's has moved since
 }
 
 // World is all that was told so far. Not safe for concurrent use. Every method judges what it is told and then believes it, so that one fault is told once.
@@ -116,7 +119,7 @@ func (w *World) member(of Of) *member {
 	if i := slices.IndexFunc(w.members, func(m *member) bool { return m.of == of }); i >= 0 {
 		return w.members[i]
 	}
-	m := &member{of: of, record: none, loss: "restart", opened: -1, began: map[string]int8{}, room: map[string]gap{}, saw: map[string]int64{}, need: map[string][]gap{}, told: map[string][]gap{}}
+	m := &member{of: of, record: none, loss: "restart", opened: -1, began: map[string]int8{}, room: map[string]gap{}, saw: map[string]int64{}, looked: map[string]int32{}, need: map[string][]gap{}, told: map[string][]gap{}}
 	w.members = append(w.members, m)
 	return m
 }
@@ -224,7 +227,8 @@ func (w *World) Deleted(at At) {
 	w.groups = slices.DeleteFunc(w.groups, func(g *group) bool { return g.at == at })
 	for _, m := range w.members {
 		if m.of.At == at {
-			m.record, m.end, m.consents, m.need, m.opened, m.beyond = none, nil, nil, map[string][]gap{}, -1, false
+			m.record, m.end, m.consents, m.opened, m.beyond = none, nil, nil, -1, false
+			m.need, m.told, m.saw, m.looked = map[string][]gap{}, map[string][]gap{}, map[string]int64{}, map[string]int32{}
 		}
 	}
 }
@@ -254,16 +258,26 @@ func (w *World) Consented(of Of, from, to int64, episode int32) {
 	m.consents, m.acted = append(m.consents, consent{gap{from, to}, episode}), 2
 }
 
-// Told: the mirror told its operator of records [from, to): "dropped", "lost" (gone at the source before they were copied), "hole".
+// Told: the mirror told its operator of records [from, to): "dropped" (after they were, and only of those), "lost" (gone at the source before they were copied), "hole". What was lost is told ahead, and
+// stays in the status, until the copy is another one.
 func (w *World) Told(of Of, what string, from, to int64) {
 	m := w.member(of)
-	m.told[what] = append(m.told[what], gap{from, to})
+	if m.need[what] = without(m.need[what], gap{from, to}); what != "dropped" {
+		m.told[what] = append(m.told[what], gap{from, to})
+	}
 }
 
 // EmptyFetch: this process got an answer which proves that the source uses the offsets from at, the copy's end, to end without having a record there (F-05).
 func (w *World) EmptyFetch(of Of, at, end int64) {
 	if m := w.member(of); w.log(of.At).end == at {
 		m.hole = end
+	}
+}
+
+// Shown: this process was shown a batch of the source that begins at base: what was thought to be a hole from before it to behind it is none.
+func (w *World) Shown(of Of, base int64) {
+	if m := w.member(of); base < m.hole {
+		m.hole = 0
 	}
 }
 
