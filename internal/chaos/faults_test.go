@@ -334,7 +334,7 @@ func (w *world) uncleanElection() {
 		w.t.Fatal(err)
 	}
 	w.midst()
-	at := w.load.now()
+	at, since := w.load.now(), time.Now()
 	w.c.Resume(3)
 	now := w.c.WaitPartition(frail, 0, "broker 3 leads", func(p kafkatest.Partition) bool { return p.Leader == 3 && p.LeaderEpoch > was.LeaderEpoch })
 	turn := int64(-1)
@@ -351,7 +351,7 @@ func (w *world) uncleanElection() {
 		w.t.Fatalf("the election has lost nothing: broker 3 goes on at %d, broker 2 ended at %d, the copy at %d", turn, end, tail)
 	}
 	lost := clienthistory.Range{From: turn, To: end}
-	w.mayDrop[frail] = append(w.mayDrop[frail], lost)
+	w.permits = append(w.permits, permit{clienthistory.Partition{Topic: frail}, lost, since})
 	w.load.note(func(h *clienthistory.History) {
 		h.Turns = append(h.Turns, clienthistory.Turn{At: at, Partition: clienthistory.Partition{Topic: frail}, From: source, To: source, Offset: turn, Lost: lost})
 	})
@@ -447,7 +447,8 @@ func (w *world) recreate() {
 		}
 		return p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable && p.NeedsConsent != nil, w.words()
 	})
-	w.mayDrop[reborn] = []clienthistory.Range{clienthistory.Above(0)} // by the operator's consent
+	gone := w.one(reborn, 0)                                                                                                                       // it stands
+	w.permits = append(w.permits, permit{clienthistory.Partition{Topic: reborn}, clienthistory.Range{From: gone.Start, To: gone.End}, time.Now()}) // by the operator's consent
 	consents := w.m.do(order{Do: "startover", Topic: reborn}).Text
 	e := w.told(n, "that reborn was dropped", func(e told) bool { return e.Kind == "RecordsDropped" && e.Topic == reborn })
 	w.show("topic recreated", "id %x → %x; FAILED: %s; started over with %s; %s", first[:4], id[:4], reason, consents, e.Text)

@@ -15,7 +15,8 @@ type evidence struct {
 	partitions []partitionEvidence
 	events     []told
 	history    clienthistory.History
-	mayDrop    map[string][]clienthistory.Range // what unclean elections and starts over took, by topic
+	trimmings  []trimming
+	permits    []permit
 }
 
 // partitionEvidence is one partition.
@@ -80,26 +81,13 @@ func judge(e evidence) (found []finding) {
 			history.Gone = append(history.Gone, clienthistory.Gone{At: turn.At, Partition: p.at, Range: clienthistory.Range{From: 0, To: p.disk.Start}, Why: "retention or DeleteRecords"})
 		}
 	}
-	for _, x := range e.events {
-		if (x.Kind == "RecordsDropped" || x.Kind == "RecordsLost") && !e.explains(x) {
-			found = append(found, finding{"unexplained", fmt.Sprintf("%s-%d", x.Topic, x.Partition), x.Text})
-		}
+	for _, x := range e.unexplained() {
+		found = append(found, finding{"unexplained", x.at().String(), x.Text})
 	}
 	for _, a := range clienthistory.Check(history, final) {
 		found = append(found, finding{string(a.Kind), a.Partition.String(), a.String()})
 	}
 	return found
-}
-
-// explains says whether a fault explains what the mirror says was dropped from the copy or lost to it: a tail that an unclean election took, a start over, or what was deleted at the
-// source. The latter is gone from the copy too, and lies below its start.
-func (e *evidence) explains(x told) bool {
-	if x.Kind == "RecordsDropped" && slices.ContainsFunc(e.mayDrop[x.Topic], func(r clienthistory.Range) bool { return r.From <= x.From && x.To <= r.To }) {
-		return true
-	}
-	return slices.ContainsFunc(e.partitions, func(p partitionEvidence) bool {
-		return p.at == clienthistory.Partition{Topic: x.Topic, Partition: x.Partition} && p.trimmed && x.To <= p.disk.Start
-	})
 }
 
 type verdict = func(kind, format string, args ...any)

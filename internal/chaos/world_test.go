@@ -54,7 +54,7 @@ type world struct {
 	effects  []effect
 	deep     int // faults within faults
 	deleted  map[clienthistory.Partition]int64
-	mayDrop  map[string][]clienthistory.Range
+	permits  []permit
 	found    []finding
 	evidence evidence
 }
@@ -71,7 +71,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 8)), folder: folder, deleted: map[clienthistory.Partition]int64{}, mayDrop: map[string][]clienthistory.Range{}}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 8)), folder: folder, deleted: map[clienthistory.Partition]int64{}}
 	t.Cleanup(func() {
 		if t.Failed() || *keep {
 			t.Logf("everything is kept in %s", folder)
@@ -373,7 +373,10 @@ func (w *world) end() {
 		w.t.Fatal(err)
 	}
 
-	e := evidence{events: w.events(), history: l.history, mayDrop: w.mayDrop}
+	e := evidence{events: w.events(), history: l.history, permits: w.permits}
+	for _, id := range w.c.Brokers() {
+		e.trimmings = append(e.trimmings, readTrimmings(w.c.Log(id), l.began)...)
+	}
 	for _, at := range sorted {
 		p, err := w.gather(at, leaders[at], starts[at])
 		if err != nil {

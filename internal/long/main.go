@@ -9,11 +9,12 @@
 //	sim      the simulator, seed after seed               go run ./internal/simulator/simulate -from SEED -seeds 0 -for TIME
 //	chaos    faults against real Apache Kafka             go test ./internal/chaos -run ^TestChaos$ -chaos.for TIME -chaos.seed SEED
 //	fuzz     the module's fuzz targets in turn            go run ./internal/fuzzrun -for TIME
-//	mutants  generated mutants of the pure packages       go run ./internal/mutate -for TIME
+//	mutants  generated mutants of the pure packages       go run ./internal/mutate -for TIME -seed SEED
 //	bugs     known bugs put back, for the simulator       go run ./internal/simulator/seeded
 //
-// bugs is done when it is done: the time bounds it only. Output is shown as it comes. The last lines, one for each part, are rows for the table of long runs in
-// docs/track-record.md. The exit status is 1 when a part failed. Ctrl-C ends what was started, then prints the rows so far.
+// bugs is done when it is done: the time bounds it only, and it has failed when that was too short. fuzz needs a second for each target, mutants some minutes: it builds first.
+// Output is shown as it comes. The last lines, one for each part, are rows for the table of long runs in docs/track-record.md. The exit status is 1 when a part failed. Ctrl-C ends
+// what was started, then prints the rows so far.
 package main
 
 import (
@@ -32,7 +33,7 @@ func main() {
 	names := append(slices.Clone(order), "all")
 	part := flag.String("part", "", "which part: "+strings.Join(names, ", "))
 	long := flag.Duration("for", time.Hour, "how long; with all: shared by the parts")
-	seed := flag.Uint64("seed", 0, "the first seed of sim, the seed of chaos (default: from the clock)")
+	seed := flag.Uint64("seed", 0, "the first seed of sim, the seed of chaos and mutants (default: from the clock)")
 	flag.Parse()
 	if !slices.Contains(names, *part) || *long <= 0 || flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "long: -part is needed, one of", strings.Join(names, ", "))

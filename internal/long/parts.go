@@ -34,7 +34,7 @@ var parts = map[string]func(ctx context.Context, r *run) error{
 		return err
 	},
 	"mutants": func(ctx context.Context, r *run) error {
-		err := r.command(ctx, "go", "run", "./internal/mutate", fmt.Sprintf("-for=%v", r.long))
+		err := r.command(ctx, "go", "run", "./internal/mutate", fmt.Sprintf("-for=%v", r.long), fmt.Sprintf("-seed=%d", r.seed))
 		r.last()
 		return err
 	},
