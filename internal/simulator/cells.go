@@ -60,12 +60,12 @@ var faultCells = []struct {
 	{"Reset fails", "x-x------", "a copy begins anew in PREPARING, and in MIRRORING after a loss"},
 	{"SettleProducerIDs fails", "-----x---", "ids are settled at a stop"},
 	{"Truncate fails", "x-~--x---", "MIRRORING cuts only when the source has had an unclean election"},
-	{"answer from the past", "x~x~~~~~x", "asked by those who copy or are about to; elsewhere the answer to an earlier question"},
-	{"black hole", "x~x~~~~~x", "asked by those who copy or are about to"},
-	{"link cut", "x~x~~~~~x", "asked by those who copy or are about to"},
-	{"delay", "x~x~~xxxx", "asked by those who copy or are about to"},
-	{"duplicate", "x~x~~~~~x", "asked by those who copy or are about to"},
-	{"reordered", "x~x~~~~~x", "asked by those who copy or are about to"},
+	{"answer from the past", "x~x~~~~~~", "asked by those who copy or are about to; elsewhere the answer to an earlier question"},
+	{"black hole", "x~x~~~~~~", "asked by those who copy or are about to"},
+	{"link cut", "x~x~~~~~~", "asked by those who copy or are about to"},
+	{"delay", "x~x~~xxx~", "asked by those who copy or are about to"},
+	{"duplicate", "x~x~~~~~~", "asked by those who copy or are about to"},
+	{"reordered", "x~x~~~~~~", "asked by those who copy or are about to"},
 	{"corrupted in transit", "~~x~~~~~-", "what is fetched is on its way while MIRRORING ends"},
 	{"crowded reply", "~~x~~~~~-", "what is fetched is on its way while MIRRORING ends"},
 	{"reply cut in a batch", "~~x~~~~~-", "what is fetched is on its way while MIRRORING ends"},
@@ -119,9 +119,11 @@ func (s *Stats) Uncovered() []string {
 	}
 	for _, c := range faultCells {
 		judge(c.fault, c.cells, func(state int) (n int) {
-			for name, row := range s.StateFaults {
-				if strings.HasPrefix(name, c.fault) && (len(name) == len(c.fault) || strings.HasSuffix(c.fault, " fails")) {
-					n += row[state]
+			for _, table := range []map[string]*[nStates]int{s.StateFaults, s.StateAnswers} {
+				for name, row := range table {
+					if strings.HasPrefix(name, c.fault) && (len(name) == len(c.fault) || strings.HasSuffix(c.fault, " fails")) {
+						n += row[state]
+					}
 				}
 			}
 			return n

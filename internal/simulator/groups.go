@@ -214,7 +214,7 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 		r.moving--
 		k.busy = 0
 		missed := func(why string) { // what was not written is not remembered
-			w.stats.fault(why, r.state)
+			w.stats.answer(why, r.state)
 			prior.Seen, prior.SeenEpoch = k.Seen, k.SeenEpoch
 			k.Memory = prior
 		}
@@ -245,7 +245,7 @@ func (r *runner) quiesce(e partition.Effect, how failure) {
 		case r.moving == 0:
 			r.answer(ev)
 		case w.now >= until:
-			w.stats.fault("group writes do not end", r.state)
+			w.stats.answer("group writes do not end", r.state)
 			ev.Err = context.DeadlineExceeded
 			r.answer(ev)
 		default:

@@ -137,6 +137,7 @@ type partitionLog struct {
 	lowUntil   time.Duration // … until then
 	slow       time.Duration // what calls on it take in addition
 	full       bool          // takes no append
+	refused    bool          // and has refused one
 	pending    bool          // followers will fetch soon
 	waiters    []*waiter
 	parked     []*fetcher

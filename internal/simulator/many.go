@@ -103,6 +103,7 @@ func (r Result) Summary() string {
 	if r.Wrong > 0 {
 		fmt.Fprintf(&b, "runs in which the simulator contradicted itself: %d\n", r.Wrong)
 	}
+	fmt.Fprintf(&b, "answers and other consequences of faults: %d\n", s.Answers)
 	fmt.Fprintf(&b, "simulated hours: %.0f, faults: %d, violations: %d\n", s.Simulated, s.Faults, r.Violations)
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
@@ -17,12 +18,22 @@ import (
 type link struct {
 	mode      linkMode
 	delay     time.Duration
-	duplicate int // answers that come twice
-	past      int // answers that are held back for seconds
-	reorder   int // answers whose way takes longer than that of later ones
-	corrupt   int // fetch replies with a damaged byte
-	cut       int // fetch replies that end inside a batch
-	crowded   int // fetch replies that are left empty for want of room
+	duplicate int       // answers that come twice
+	past      int       // answers that are held back for seconds
+	reorder   int       // answers whose way takes longer than that of later ones
+	corrupt   int       // fetch replies with a damaged byte
+	cut       int       // fetch replies that end inside a batch
+	crowded   int       // fetch replies that are left empty for want of room
+	hit       []*runner // whose calls it has met as it is now: each is counted once
+}
+
+// counts says whether a fault that lasts meets this partition for the first time.
+func (l *link) counts(r *runner) bool {
+	if r == nil || slices.Contains(l.hit, r) {
+		return false
+	}
+	l.hit = append(l.hit, r)
+	return true
 }
 
 type linkMode uint8
@@ -36,21 +47,19 @@ const (
 // call asks the source. at is done there and gives what is done with the answer; nil: there is no answer yet. failed is done when there is none.
 func (m *mirror) call(r *runner, what string, failed func(error), at func() func()) {
 	w := m.w
-	state := statemachine.Unknown
 	if r != nil {
-		state = r.state
 		if r.generation == r.l.generation { // what an overtaken process asks harms nobody
 			w.tell(func(mo *model.World) { mo.Asked(r.of, what) })
 		}
 	}
 	if m.link.mode != linkUp || m.source.lost {
-		m.unanswered(state, failed)
+		m.unanswered(r, failed)
 		return
 	}
 	purpose := fingerprint([]byte(m.name + what))
 	w.after(m.link.delay+w.jitter(purpose, 200*time.Microsecond, 4*time.Millisecond), func() {
 		if m.link.mode != linkUp || m.source.lost {
-			m.unanswered(state, failed)
+			m.unanswered(r, failed)
 			return
 		}
 		if answer := at(); answer != nil {
@@ -60,47 +69,49 @@ func (m *mirror) call(r *runner, what string, failed func(error), at func() func
 }
 
 // unanswered lets a call fail: soon where the connection breaks, after its bound where nobody answers.
-func (m *mirror) unanswered(state statemachine.State, failed func(error)) {
+func (m *mirror) unanswered(r *runner, failed func(error)) {
+	if m.link.mode != linkUp && m.link.counts(r) {
+		m.w.stats.fault(map[linkMode]string{linkCut: "link cut", linkBlackHole: "black hole"}[m.link.mode], r.state)
+	}
 	if m.link.mode == linkCut {
-		m.w.stats.fault("link cut", state)
 		m.w.after(m.w.jitter(7, time.Millisecond, 30*time.Millisecond), func() { failed(errLost) })
 		return
 	}
-	m.w.stats.fault("black hole", state)
 	m.w.after(callBound, func() { failed(context.DeadlineExceeded) })
 }
 
 // back brings an answer home.
 func (m *mirror) back(r *runner, purpose uint64, failed func(error), answer func()) {
 	w := m.w
-	state := statemachine.Unknown
-	if r != nil {
-		state = r.state
+	count := func(name string) { // what is asked for no partition is not counted
+		if r != nil {
+			w.stats.fault(name, r.state)
+		}
 	}
 	late := m.link.delay + w.jitter(purpose+1, 200*time.Microsecond, 4*time.Millisecond)
-	if m.link.delay > 0 {
-		w.stats.fault("delay", state)
+	if m.link.delay > 0 && m.link.counts(r) {
+		count("delay")
 	}
 	if m.link.past > 0 {
 		m.link.past--
-		w.stats.fault("answer from the past", state)
+		count("answer from the past")
 		late += w.jitter(purpose+2, 300*time.Millisecond, callBound)
 	}
 	if m.link.reorder > 0 {
 		m.link.reorder--
-		w.stats.fault("reordered", state)
+		count("reordered")
 		late += w.jitter(purpose+3, 5*time.Millisecond, 60*time.Millisecond)
 	}
 	arrive := func() {
 		if m.link.mode != linkUp {
-			m.unanswered(state, failed)
+			m.unanswered(r, failed)
 			return
 		}
 		answer()
 	}
 	if m.link.duplicate > 0 {
 		m.link.duplicate--
-		w.stats.fault("duplicate", state)
+		count("duplicate")
 		w.after(late+w.jitter(purpose+4, time.Millisecond, 2*time.Second), arrive)
 	}
 	w.after(late, arrive)
@@ -108,7 +119,7 @@ func (m *mirror) back(r *runner, purpose uint64, failed func(error), answer func
 
 // set changes the network, and breaks what is under way on it.
 func (l *link) set(m *mirror, mode linkMode) {
-	l.mode = mode
+	l.mode, l.hit = mode, nil
 	if mode == linkUp {
 		return
 	}
@@ -121,7 +132,7 @@ func (m *mirror) drop() {
 		for _, r := range p.runners {
 			if f := r.fetch; f != nil && f.parkedAt != nil {
 				f.unpark()
-				m.unanswered(r.state, f.failed)
+				m.unanswered(r, f.failed)
 			}
 		}
 	}
@@ -174,7 +185,7 @@ func (m *mirror) metadata(r *runner, v *partition.SourceView) error {
 	v.TopicID = t.id
 	v.LeaderID, v.LeaderEpoch = l.leaderID(), l.epoch
 	if old, ok := l.stale(); ok && m.w.draw(r.purpose(7))%2 == 0 {
-		m.w.stats.fault("old metadata", r.state)
+		m.w.stats.answer("old metadata", r.state)
 		v.LeaderID, v.LeaderEpoch = old.broker, old.epoch
 	}
 	if m.w.cfg.Blind {
@@ -190,12 +201,12 @@ func (m *mirror) offsets(r *runner, v *partition.SourceView) error {
 		return errors.New("the topic is missing at the source")
 	}
 	if v.LeaderID < 0 {
-		m.w.stats.fault("no leader", r.state)
+		m.w.stats.answer("no leader", r.state)
 		return nil // the core says what is to be done
 	}
 	b, ok := l.as(v.LeaderID)
 	if !ok || b.epoch != v.LeaderEpoch && !m.w.cfg.Blind {
-		m.w.stats.fault("not the leader", r.state)
+		m.w.stats.answer("not the leader", r.state)
 		return errors.New("NOT_LEADER_OR_FOLLOWER")
 	}
 	v.LogStart, v.HighWatermark = b.start, b.high
@@ -250,10 +261,10 @@ func (r *runner) askEpoch(e partition.Effect) {
 		b, ok := l.as(broker)
 		switch {
 		case !ok:
-			m.w.stats.fault("not the leader", r.state)
+			m.w.stats.answer("not the leader", r.state)
 			return func() { failed(errors.New("NOT_LEADER_OR_FOLLOWER")) }
 		case under >= 0 && under < b.epoch:
-			m.w.stats.fault("fenced epoch", r.state)
+			m.w.stats.answer("fenced epoch", r.state)
 			return func() { failed(errors.New("FENCED_LEADER_EPOCH")) }
 		case under > b.epoch:
 			return func() { failed(errors.New("UNKNOWN_LEADER_EPOCH")) }
@@ -344,7 +355,7 @@ func (f *fetcher) wake() {
 			return
 		}
 		if m.link.mode != linkUp || m.source.lost {
-			m.unanswered(f.r.state, f.failedFor(token))
+			m.unanswered(f.r, f.failedFor(token))
 			return
 		}
 		if answer := f.at(token); answer != nil {
@@ -367,34 +378,34 @@ func (f *fetcher) at(token partition.Token) func() {
 	}
 	l := m.source.log(r.l.at.Topic, r.l.at.Partition)
 	if l == nil {
-		w.stats.fault("topic missing", r.state)
+		w.stats.answer("topic missing", r.state)
 		return refuse(partition.FetchRetry, "UNKNOWN_TOPIC_OR_PARTITION")
 	}
 	if l.t.id != f.id {
-		w.stats.fault("topic id", r.state)
+		w.stats.answer("topic id", r.state)
 		return refuse(partition.FetchTopicID, "UNKNOWN_TOPIC_ID")
 	}
 	b, ok := l.as(f.broker)
 	if !ok {
-		w.stats.fault("not the leader", r.state)
+		w.stats.answer("not the leader", r.state)
 		if w.draw(r.purpose(9))%2 == 0 && l.leaderID() >= 0 {
 			reply.LeaderID, reply.CurrentEpoch = l.leaderID(), l.epoch
 		}
 		return refuse(partition.FetchNotLeader, "NOT_LEADER_OR_FOLLOWER")
 	}
 	if b.until > 0 {
-		w.stats.fault("deposed leader answers", r.state)
+		w.stats.answer("deposed leader answers", r.state)
 	}
 	switch {
 	case f.under >= 0 && f.under < b.epoch:
-		w.stats.fault("fenced epoch", r.state)
+		w.stats.answer("fenced epoch", r.state)
 		reply.LeaderID, reply.CurrentEpoch = b.broker, b.epoch
 		return refuse(partition.FetchFencedEpoch, "FENCED_LEADER_EPOCH")
 	case f.under > b.epoch:
-		w.stats.fault("unknown epoch", r.state)
+		w.stats.answer("unknown epoch", r.state)
 		return refuse(partition.FetchRetry, "UNKNOWN_LEADER_EPOCH")
 	case f.offset < b.start || f.offset > b.end:
-		w.stats.fault("offset out of range", r.state)
+		w.stats.answer("offset out of range", r.state)
 		return refuse(partition.FetchOffsetOutOfRange, "OFFSET_OUT_OF_RANGE")
 	}
 	reply.HighWatermark, reply.LastStable, reply.LogStart = b.high, b.high, b.start
@@ -404,7 +415,7 @@ func (f *fetcher) at(token partition.Token) func() {
 		case epoch < 0 || end < 0:
 			return refuse(partition.FetchOffsetOutOfRange, "OFFSET_OUT_OF_RANGE")
 		case epoch < f.last || end < f.offset:
-			w.stats.fault("diverging epoch", r.state)
+			w.stats.answer("diverging epoch", r.state)
 			reply.DivergingEpoch, reply.DivergingEnd = epoch, end
 			reply.HighWatermark, reply.LogStart = -1, -1
 			return refuse(partition.FetchDiverging, "diverging epoch")
@@ -445,7 +456,7 @@ func (f *fetcher) hush(token partition.Token) {
 			f.hush(token)
 			return
 		}
-		w.stats.fault("proof by silence", f.r.state)
+		w.stats.answer("proof by silence", f.r.state)
 		f.unpark()
 		f.r.m.back(f.r, f.r.purpose(23), f.failedFor(token), func() { f.deliver(token, answer) })
 	})
@@ -536,7 +547,7 @@ func (p *process) refreshed(there bool, views []partition.SourceView) {
 		v := views[i]
 		if !there {
 			if rec := r.core.Status().Record; p.missed >= 2 && (r.state != statemachine.Failed || rec.RetryAttempt != statemachine.NonRetryable) { // one look may be a mistake
-				r.w.stats.fault("source topic deleted", r.state)
+				r.w.stats.answer("source topic deleted", r.state)
 				r.deliver(partition.Event{Kind: partition.FailPartition, NonRetryable: true, Source: partition.SourceView{Permanent: true}, Err: errors.New("the source topic is deleted; the copy is kept")})
 			}
 			continue

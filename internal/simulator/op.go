@@ -242,46 +242,58 @@ func opElect(w *world, l *partitionLog, o *words) {
 			name = "unclean election"
 		}
 		w.onCopies(l, name)
-		if l.end < before && unclean {
-			w.onCopies(l, "records lost by an unclean election")
+		if states := w.copies(l); l.end < before && unclean && len(states) > 0 {
+			w.stats.answer("records lost by an unclean election", states[0])
 		}
 	}
 }
 
 // onCopies counts a fault of a log for the partitions that copy it, or that it is a copy of.
-func (w *world) onCopies(l *partitionLog, name string) {
-	state := statemachine.Unknown
-	for _, m := range w.mirrors {
-		for _, p := range m.processes {
-			for _, r := range p.runners {
-				if r.l == l || m.source == l.c && r.l.at.Topic == l.at.Topic && r.l.at.Partition == l.at.Partition {
-					if r.state != statemachine.Unknown {
-						state = r.state
-					}
-				}
-			}
+func (w *world) onCopies(l *partitionLog, name string) { w.stats.fault(name, w.copies(l)...) }
+
+// copies are the states of the partitions that copy a log, or that it is a copy of.
+func (w *world) copies(l *partitionLog) (states []statemachine.State) {
+	w.each(func(r *runner) {
+		if r.l == l || r.m.source == l.c && r.l.at.Topic == l.at.Topic && r.l.at.Partition == l.at.Partition {
+			states = append(states, r.state)
+		}
+	})
+	return states
+}
+
+// states of the partitions that a process has and nobody took from it.
+func (p *process) states() (states []statemachine.State) {
+	for _, r := range p.runners {
+		if r.generation == r.l.generation && !r.l.gone {
+			states = append(states, r.state)
 		}
 	}
-	w.stats.fault(name, state)
+	return states
 }
 
 func opLag(w *world, l *partitionLog, o *words) {
 	n := o.number("n", 1)
+	before := n
 	for i := range l.replicas {
 		if r := &l.replicas[i]; i != l.leader && !r.stuck && n > 0 {
 			r.stuck = true
 			n--
-			w.onCopies(l, "follower lags")
 		}
+	}
+	if n < before {
+		w.onCopies(l, "follower lags")
 	}
 }
 
 func opShrink(w *world, l *partitionLog, o *words) {
+	shrinks := false
 	for i := range l.replicas {
 		if r := &l.replicas[i]; i != l.leader && r.stuck && r.inSync {
-			r.inSync = false
-			w.onCopies(l, "in sync shrinks")
+			r.inSync, shrinks = false, true
 		}
+	}
+	if shrinks {
+		w.onCopies(l, "in sync shrinks")
 	}
 	l.advance()
 }
@@ -329,12 +341,12 @@ func opFence(w *world, l *partitionLog, o *words) {
 	}
 }
 
-func opFull(w *world, l *partitionLog, o *words) { l.full = true }
+func opFull(w *world, l *partitionLog, o *words) { l.refused, l.full = l.refused && l.full, true }
 func opRoom(w *world, l *partitionLog, o *words) { l.full = false }
 
 func opSlow(w *world, l *partitionLog, o *words) {
-	l.slow = min(o.duration("by"), callBound)
-	if l.slow > 0 {
+	was := l.slow
+	if l.slow = min(o.duration("by"), callBound); l.slow > 0 && was == 0 {
 		w.onCopies(l, "slow log")
 	}
 }
@@ -418,10 +430,8 @@ func (w *world) lose(c *cluster, lost bool) {
 		if m.source != c {
 			continue
 		}
-		for _, p := range m.processes {
-			for _, r := range p.runners {
-				w.stats.fault("source lost", r.state)
-			}
+		if p := m.newest(); p != nil && m.link.mode == linkUp {
+			w.stats.fault("source lost", p.states()...)
 		}
 		m.drop()
 	}
@@ -451,9 +461,7 @@ func opStore(w *world, o *words) error {
 func opCrash(w *world, m *mirror, o *words) {
 	for len(m.processes) > 0 {
 		p := m.processes[0]
-		for _, r := range p.runners {
-			w.stats.fault("process crash", r.state)
-		}
+		w.stats.fault("process crash", p.states()...)
 		p.crash(int(o.number("keep", 0)))
 	}
 }
@@ -469,9 +477,7 @@ func opTakeOver(w *world, m *mirror, o *words) {
 		return
 	}
 	if p := m.newest(); p != nil {
-		for _, r := range p.runners {
-			w.stats.fault("take-over", r.state)
-		}
+		w.stats.fault("take-over", p.states()...)
 	}
 	m.launch()
 }
@@ -479,9 +485,7 @@ func opTakeOver(w *world, m *mirror, o *words) {
 func opHold(w *world, m *mirror, o *words) {
 	if p := m.newest(); p != nil && !p.held {
 		p.held = true
-		for _, r := range p.runners {
-			w.stats.fault("process held up", r.state)
-		}
+		w.stats.fault("process held up", p.states()...)
 	}
 }
 
@@ -523,7 +527,7 @@ func opNetwork(w *world, m *mirror, o *words) {
 	case "heal":
 		*k = link{}
 	case "delay":
-		k.delay = min(o.duration("by"), callBound)
+		k.delay, k.hit = min(o.duration("by"), callBound), nil
 	case "duplicate":
 		k.duplicate = n
 	case "reorder":
@@ -609,7 +613,9 @@ func opRecover(w *world, m *mirror, o *words) {
 
 func opDoubt(w *world, m *mirror, o *words) {
 	if r := m.runner(o.arg(1)); r != nil {
-		w.stats.fault("watchdog", r.state)
+		if r.state != statemachine.Paused { // which is not watched
+			w.stats.fault("watchdog", r.state)
+		}
 		w.after(time.Millisecond, func() {
 			ev := partition.Event{Kind: partition.FailPartition, Err: errors.New("no progress while the source is ahead")}
 			if o.has("for-good") {

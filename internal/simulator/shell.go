@@ -302,7 +302,7 @@ func (p *process) crash(keep int) {
 		}
 		if l.open {
 			if m.w.cfg.Closes {
-				m.w.stats.fault("gate closed by a restart", r.state)
+				m.w.stats.answer("gate closed by a restart", r.state)
 				l.setOpen(false, model.Cluster, "")
 			}
 			continue
@@ -313,7 +313,7 @@ func (p *process) crash(keep int) {
 			at = list[keep].h.BaseOffset
 		}
 		if at = max(at, l.high); at < l.end {
-			m.w.stats.fault("crash loses the end", r.state)
+			m.w.stats.answer("crash loses the end", r.state)
 			l.cutTo(at, model.Cluster, "")
 		}
 	}
@@ -486,7 +486,7 @@ func (r *runner) do(e partition.Effect) {
 func (r *runner) halt() {
 	r.halted = true
 	r.quit()
-	r.w.stats.fault("halted", r.state)
+	r.w.stats.answer("halted", r.state)
 }
 
 // note passes on what the core tells.
@@ -643,7 +643,7 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 	case partition.Append, partition.Truncate, partition.Reset, partition.RaiseStart, partition.RaiseEpoch, partition.OpenLog, partition.CloseForWrites:
 		if l.generation != r.generation {
 			ev.Err, ev.Fenced = errFenced, e.Kind == partition.Append
-			w.stats.fault("overtaken process fenced", r.state)
+			w.stats.answer("overtaken process fenced", r.state)
 			return
 		}
 	}
@@ -715,7 +715,10 @@ func (r *runner) append(e *partition.Effect, how failure) error {
 		return fmt.Errorf("%w: epoch %d, the log's is %d, open %v", errFenced, e.Epoch, l.epoch, l.open)
 	}
 	if l.full {
-		w.stats.fault("log full", r.state)
+		if !l.refused {
+			l.refused = true
+			w.stats.fault("log full", r.state)
+		}
 		return errFull
 	}
 	list := heldFrom(e.Bytes)

@@ -48,7 +48,9 @@ func TestSeeds(t *testing.T) {
 	for _, o := range ranges {
 		o.Seeds = max(1, o.Seeds/part)
 		t.Logf("seeds %d to %d", o.From, o.From+uint64(o.Seeds)-1)
-		res := Run(o, func(f Failure) { t.Error(f) })
+		res := Run(o, func(f Failure) {
+			t.Errorf("%v\nreplay: go run ./internal/simulator/simulate -seed %d -v; shortest script: go run ./internal/simulator/simulate -seed %d -shrink", f, f.Seed, f.Seed)
+		})
 		all.Seeds += res.Seeds
 		all.Violations += res.Violations
 		all.Wrong += res.Wrong

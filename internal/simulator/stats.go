@@ -7,16 +7,18 @@ import (
 
 // Stats is what a run, or many, have seen. Add makes one of many.
 type Stats struct {
-	Simulated   float64 // hours
-	Events      int
-	Ops         int
-	Faults      int // that took effect on something
-	Preparings  int // PREPARING that came to MIRRORING
-	Stoppings   int // STOPPING that came to STOPPED
-	Failovers   int // … of partitions that hold something
-	Failbacks   int // PREPARING of a cluster whose end the source had recorded, that came to MIRRORING
-	StateEvents [nStates][nEvents]int
-	StateFaults map[string]*[nStates]int
+	Simulated    float64 // hours
+	Events       int
+	Ops          int
+	Faults       int // that the adversary caused and that hit a partition which was neither STOPPED nor UNKNOWN, each once
+	Answers      int // consequences: what clusters answered by the protocol's rules, what was lost, who was fenced
+	Preparings   int // PREPARING that came to MIRRORING
+	Stoppings    int // STOPPING that came to STOPPED
+	Failovers    int // … of partitions that hold something
+	Failbacks    int // PREPARING of a cluster whose end the source had recorded, that came to MIRRORING
+	StateEvents  [nStates][nEvents]int
+	StateFaults  map[string]*[nStates]int
+	StateAnswers map[string]*[nStates]int
 }
 
 // nStates counts the states of a record, UNKNOWN last; nEvents the kinds of events.
@@ -39,20 +41,39 @@ func stateAt(i int) statemachine.State {
 	return statemachine.State(i)
 }
 
-func (s *Stats) init() { s.StateFaults = map[string]*[nStates]int{} }
+func (s *Stats) init() {
+	s.StateFaults, s.StateAnswers = map[string]*[nStates]int{}, map[string]*[nStates]int{}
+}
 
 // cover counts an event that a core was given in a state.
 func (s *Stats) cover(state statemachine.State, kind partition.EventKind) {
 	s.StateEvents[stateIndex(state)][kind]++
 }
 
-// fault counts a fault that took effect.
-func (s *Stats) fault(name string, state statemachine.State) {
-	s.Faults++
-	row := s.StateFaults[name]
+// fault counts a fault that the adversary caused and that took effect, with the states of the partitions that it hit: in the table for each, among the faults once, and only when one of them was at
+// work. What hits nobody is counted nowhere.
+func (s *Stats) fault(name string, states ...statemachine.State) {
+	works := false
+	for _, state := range states {
+		note(s.StateFaults, name, state)
+		works = works || state != statemachine.Stopped && state != statemachine.Unknown
+	}
+	if works {
+		s.Faults++
+	}
+}
+
+// answer counts what follows of faults.
+func (s *Stats) answer(name string, state statemachine.State) {
+	s.Answers++
+	note(s.StateAnswers, name, state)
+}
+
+func note(table map[string]*[nStates]int, name string, state statemachine.State) {
+	row := table[name]
 	if row == nil {
 		row = new([nStates]int)
-		s.StateFaults[name] = row
+		table[name] = row
 	}
 	row[stateIndex(state)]++
 }
@@ -66,6 +87,7 @@ func (s *Stats) Add(t *Stats) {
 	s.Events += t.Events
 	s.Ops += t.Ops
 	s.Faults += t.Faults
+	s.Answers += t.Answers
 	s.Preparings += t.Preparings
 	s.Stoppings += t.Stoppings
 	s.Failovers += t.Failovers
@@ -75,14 +97,17 @@ func (s *Stats) Add(t *Stats) {
 			s.StateEvents[i][j] += t.StateEvents[i][j]
 		}
 	}
-	for name, row := range t.StateFaults {
-		into := s.StateFaults[name]
-		if into == nil {
-			into = new([nStates]int)
-			s.StateFaults[name] = into
+	add(s.StateFaults, t.StateFaults)
+	add(s.StateAnswers, t.StateAnswers)
+}
+
+func add(to, from map[string]*[nStates]int) {
+	for name, row := range from {
+		if to[name] == nil {
+			to[name] = new([nStates]int)
 		}
 		for i := range row {
-			into[i] += row[i]
+			to[name][i] += row[i]
 		}
 	}
 }

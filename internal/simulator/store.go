@@ -57,7 +57,7 @@ func (r *runner) persist(e partition.Effect, try int) {
 			}
 			switch {
 			case errors.Is(err, statemachine.ErrFenced):
-				w.stats.fault("state session fenced", r.state)
+				w.stats.answer("state session fenced", r.state)
 				r.answer(partition.Event{Kind: partition.Persisted, Token: e.Token, Err: err})
 			case err != nil:
 				w.wrong(fmt.Errorf("the memory store fails: %w", err))
@@ -76,8 +76,10 @@ func (r *runner) doubt(e partition.Effect, result statemachine.WriteResult, try 
 	w.after(w.jitter(r.purpose(31), 200*time.Microsecond, 3*time.Millisecond), func() {
 		r.p.guard(func() {
 			if c.lost || c.storeFail.loads > 0 {
-				c.storeFail.loads = max(0, c.storeFail.loads-1)
-				w.stats.fault("state load fails", r.state)
+				if c.storeFail.loads > 0 {
+					c.storeFail.loads--
+					w.stats.fault("state load fails", r.state)
+				}
 				w.after(min(storeWait<<min(try, 8), maxStoreWait), func() { r.p.guard(func() { r.doubt(e, result, try+1) }) })
 				return
 			}

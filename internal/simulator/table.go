@@ -9,7 +9,7 @@ import (
 	"github.com/clustermirror/clustermirror/internal/partition"
 )
 
-// Table is what was covered: events by state, and faults by state.
+// Table is what was covered: events by state, and faults by state, and what followed of them.
 func (s *Stats) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-34s", "")
@@ -24,12 +24,15 @@ func (s *Stats) Table() string {
 		}
 		b.WriteByte('\n')
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.StateFaults)) {
-		fmt.Fprintf(&b, "%-34s", name)
-		for _, n := range s.StateFaults[name] {
-			fmt.Fprintf(&b, "%14d", n)
-		}
+	for _, table := range []map[string]*[nStates]int{s.StateFaults, s.StateAnswers} {
 		b.WriteByte('\n')
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			fmt.Fprintf(&b, "%-34s", name)
+			for _, n := range table[name] {
+				fmt.Fprintf(&b, "%14d", n)
+			}
+			b.WriteByte('\n')
+		}
 	}
 	return b.String()
 }

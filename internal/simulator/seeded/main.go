@@ -5,7 +5,8 @@
 //	go run ./internal/simulator/seeded -ranges 1 -seeds 200
 //
 // A bug is a patch under internal/simulator/testdata/bugs, with a line "bug:" and a line "why:" in front of the diff. It is applied to a copy of one file while the go command compiles the simulator.
-// The first row is the code as it is: it must pass all of these seeds. The exit status is 1 if it does not, if a bug is not found in one of the ranges, or if a patch no longer applies.
+// The first row is the code as it is, the next ones are the controls of testdata/controls, which change the course of every run and break nothing: they must pass all of these seeds, or nothing that is
+// found is known to be a bug's. The exit status is 1 if they do not, if a bug is not found in one of the ranges, or if a patch no longer applies.
 package main
 
 import (
@@ -31,7 +32,6 @@ func main() {
 	ranges := flag.Int("ranges", 3, "how many ranges of seeds")
 	seeds := flag.Int("seeds", 2000, "how many seeds in a range")
 	only := flag.String("only", "", "only bugs whose file name contains this")
-	asItIs := flag.Bool("unpatched", true, "play the seeds with the code as it is, too")
 	verbose := flag.Bool("v", false, "print the simulator's lines")
 	flag.Parse()
 	if *ranges < 1 || *seeds < 1 || *seeds > apart || flag.NArg() > 0 {
@@ -49,7 +49,12 @@ func main() {
 		h.From = append(h.From, uint64(i*apart)+1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := run(ctx, os.Stdout, h, filepath.Join(root, "internal", "simulator", "testdata", "bugs"), *only, *asItIs, *verbose)
+	data := filepath.Join(root, "internal", "simulator", "testdata")
+	controls, err := overlay.Read(filepath.Join(data, "controls"))
+	ok := false
+	if err == nil {
+		ok, err = run(ctx, os.Stdout, h, controls, filepath.Join(data, "bugs"), *only, *verbose)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "seeded:", err)
@@ -59,7 +64,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer, h overlay.Hunt, dir, only string, asItIs, verbose bool) (ok bool, err error) {
+func run(ctx context.Context, out io.Writer, h overlay.Hunt, controls []*overlay.Patch, dir, only string, verbose bool) (ok bool, err error) {
 	patches, err := overlay.Read(dir)
 	if err != nil {
 		return false, err
@@ -75,12 +80,16 @@ func run(ctx context.Context, out io.Writer, h overlay.Hunt, dir, only string, a
 	}
 	found, ok := 0, true
 	fmt.Fprintf(out, "%-56s %-*s  %s\n", "bug", 7*len(h.From), "seeds needed", "found by")
-	var base overlay.Found
-	if asItIs {
-		if base = h.Run(ctx, []*overlay.Patch{nil}, nil)[0]; ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		ok = row(out, base, base, len(h.From), verbose)
+	none := h.Run(ctx, append([]*overlay.Patch{nil}, controls...), nil)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	for _, f := range none {
+		ok = harmless(out, f, len(h.From), verbose) && ok
+	}
+	base := none[0]
+	if i := slices.IndexFunc(none, func(f overlay.Found) bool { return !f.None() }); i >= 0 {
+		base = none[i]
 	}
 	h.Run(ctx, patches, func(f overlay.Found) {
 		verdict := row(out, f, base, len(h.From), verbose)
@@ -95,9 +104,18 @@ func run(ctx context.Context, out io.Writer, h overlay.Hunt, dir, only string, a
 
 // row prints what became of one patch, beside what became of the code as it is, and says whether that is good.
 func row(out io.Writer, f, base overlay.Found, ranges int, verbose bool) (ok bool) {
-	name, ok := "(the code as it is)", f.None()
+	return line(out, f, f.Besides(base), ranges, verbose)
+}
+
+// harmless prints what became of the code as it is, or of a control: nothing must be found.
+func harmless(out io.Writer, f overlay.Found, ranges int, verbose bool) bool {
+	return line(out, f, f.None(), ranges, verbose)
+}
+
+func line(out io.Writer, f overlay.Found, ok bool, ranges int, verbose bool) bool {
+	name := "(the code as it is)"
 	if f.Patch != nil {
-		name, ok = strings.TrimSuffix(f.Patch.Name, ".patch"), f.Besides(base)
+		name = strings.TrimSuffix(f.Patch.Name, ".patch")
 	}
 	var needed, rules []string
 	for _, a := range f.Answers {
@@ -122,10 +140,8 @@ func row(out io.Writer, f, base overlay.Found, ranges int, verbose bool) (ok boo
 		verdict = f.Err.Error()
 	}
 	switch {
-	case f.Patch == nil && ok:
+	case f.None() && ok:
 		verdict = "nothing, as it should be"
-	case f.All() && !ok && f.Patch != nil:
-		verdict = "NOT AS IT SHOULD BE: found nothing but what the code as it is has too"
 	case !ok:
 		verdict = strings.TrimSpace("NOT AS IT SHOULD BE " + verdict)
 	}

@@ -79,7 +79,7 @@ func TestSeeded(t *testing.T) {
 			}
 			h := overlay.Hunt{Builder: overlay.Builder{Root: root}, Command: "./simulate", From: []uint64{1, 1001}, Seeds: c.seeds}
 			var out strings.Builder
-			ok, err := run(t.Context(), &out, h, filepath.Join(root, "testdata"), "limit", true, false)
+			ok, err := run(t.Context(), &out, h, nil, filepath.Join(root, "testdata"), "limit", false)
 			if err != nil || ok != c.ok {
 				t.Errorf("ok %v, %v; want %v\n%s", ok, err, c.ok, out.String())
 			}
@@ -95,24 +95,72 @@ func TestSeeded(t *testing.T) {
 func TestCodeThatIsRedAsItIsIsReported(t *testing.T) {
 	var out strings.Builder
 	base := overlay.Found{Answers: []overlay.Answer{{}, {Seeds: 7, Rule: "the limit", Source: "spec §1", Line: "seed 1007"}}}
-	if row(&out, base, base, 2, false) || !strings.Contains(out.String(), "NOT AS IT SHOULD BE the limit (spec §1)") {
+	if harmless(&out, base, 2, false) || !strings.Contains(out.String(), "NOT AS IT SHOULD BE the limit (spec §1)") {
 		t.Errorf("got %s", out.String())
 	}
 }
 
-// What the code as it is has too at the same seed in the same words does not count as found.
+// Nothing counts as found while the code as it is, or a control, has a violation in one of the ranges, at whatever seed.
 func TestWhatIsNotTheBugsDoesNotCount(t *testing.T) {
-	base := overlay.Found{Answers: []overlay.Answer{{}, {Seeds: 7, Rule: "the limit", Source: "spec §1", Line: "seed 1007"}}}
-	first := overlay.Answer{Seeds: 3, Rule: "the limit", Source: "spec §1", Line: "seed 3"}
+	found := overlay.Answer{Seeds: 4, Rule: "the limit", Source: "spec §1", Line: "seed 1004"}
+	other := overlay.Answer{Seeds: 7, Rule: "the end", Source: "spec §2", Line: "seed 1007"}
 	for _, c := range []struct {
-		second overlay.Answer
-		ok     bool
-	}{{base.Answers[1], false}, {overlay.Answer{Seeds: 4, Rule: "the limit", Source: "spec §1", Line: "seed 1004"}, true}, {overlay.Answer{}, false}} {
+		base, patched [2]overlay.Answer
+		ok            bool
+	}{
+		{[2]overlay.Answer{}, [2]overlay.Answer{found, found}, true},
+		{[2]overlay.Answer{}, [2]overlay.Answer{found, {}}, false},
+		{[2]overlay.Answer{{}, other}, [2]overlay.Answer{found, found}, false},
+		{[2]overlay.Answer{other, {}}, [2]overlay.Answer{found, found}, false},
+	} {
 		var out strings.Builder
-		f := overlay.Found{Patch: &overlay.Patch{Name: "x.patch"}, Answers: []overlay.Answer{first, c.second}}
-		if got := row(&out, f, base, 2, false); got != c.ok || strings.Contains(out.String(), "NOT AS IT SHOULD BE") == c.ok {
-			t.Errorf("%+v: %v\n%s", c.second, got, out.String())
+		f := overlay.Found{Patch: &overlay.Patch{Name: "x.patch"}, Answers: c.patched[:]}
+		if got := row(&out, f, overlay.Found{Answers: c.base[:]}, 2, false); got != c.ok || strings.Contains(out.String(), "NOT AS IT SHOULD BE") == c.ok {
+			t.Errorf("%+v: %v\n%s", c, got, out.String())
 		}
+	}
+	if (overlay.Found{Answers: []overlay.Answer{found}}).Besides(overlay.Found{}) {
+		t.Error("it counts although the code as it is was not played")
+	}
+}
+
+// The real control, which only lets retries wait by other random numbers, is found in no range; when it is, the bugs do not count.
+func TestAControlIsFoundInNoRange(t *testing.T) {
+	controls, err := overlay.Read("../testdata/controls")
+	if err != nil || len(controls) == 0 {
+		t.Fatal(controls, err)
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := overlay.Hunt{Builder: overlay.Builder{Root: root}, Command: "./internal/simulator/simulate", From: []uint64{1, 100_001, 200_001}, Seeds: 200}
+	for _, f := range h.Run(t.Context(), append([]*overlay.Patch{nil}, controls...), nil) {
+		var out strings.Builder
+		if !harmless(&out, f, len(h.From), true) {
+			t.Error(out.String())
+		}
+	}
+}
+
+func TestAControlThatIsFoundSpoilsTheTable(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module example.org/m\n\ngo 1.26.0\n", "p/p.go": "package p\n\nfunc Limit(n int) int { return min(n, 40) }\n", "simulate/main.go": command, "testdata/limit.patch": bug, "controls/limit.patch": bug,
+	} {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	controls, err := overlay.Read(filepath.Join(root, "controls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := overlay.Hunt{Builder: overlay.Builder{Root: root}, Command: "./simulate", From: []uint64{1}, Seeds: 50}
+	var out strings.Builder
+	if ok, err := run(t.Context(), &out, h, controls, filepath.Join(root, "testdata"), "", false); ok || err != nil || !strings.Contains(out.String(), "found: 0") {
+		t.Errorf("ok %v, %v\n%s", ok, err, out.String())
 	}
 }
 
@@ -124,12 +172,10 @@ func TestAnEndedHuntIsNoResult(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, asItIs := range []bool{true, false} {
-		var out strings.Builder
-		ok, err := run(ctx, &out, overlay.Hunt{Builder: overlay.Builder{Root: dir}, From: []uint64{1}, Seeds: 1}, dir, "", asItIs, false)
-		if !errors.Is(err, context.Canceled) || ok && asItIs || strings.Contains(out.String(), "found: 1") {
-			t.Errorf("ok %v, %v\n%s", ok, err, out.String())
-		}
+	var out strings.Builder
+	ok, err := run(ctx, &out, overlay.Hunt{Builder: overlay.Builder{Root: dir}, From: []uint64{1}, Seeds: 1}, nil, dir, "", false)
+	if !errors.Is(err, context.Canceled) || ok || strings.Contains(out.String(), "found: 1") {
+		t.Errorf("ok %v, %v\n%s", ok, err, out.String())
 	}
 	if f := (overlay.Found{}); f.All() || f.None() {
 		t.Error("what was never played is judged")
@@ -141,10 +187,10 @@ func TestPatchesWithoutAReasonAreRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x.patch"), []byte(strings.Replace(bug, "why: spec §1\n", "", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run(t.Context(), &strings.Builder{}, overlay.Hunt{}, dir, "", true, false); err == nil || !strings.Contains(err.Error(), "why:") {
+	if _, err := run(t.Context(), &strings.Builder{}, overlay.Hunt{}, nil, dir, "", false); err == nil || !strings.Contains(err.Error(), "why:") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := run(t.Context(), &strings.Builder{}, overlay.Hunt{}, dir, "other", true, false); err == nil {
+	if _, err := run(t.Context(), &strings.Builder{}, overlay.Hunt{}, nil, dir, "other", false); err == nil {
 		t.Error("no patch at all is accepted")
 	}
 }
