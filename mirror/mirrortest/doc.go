@@ -102,6 +102,9 @@
 // the records in question as data. Any number of failovers and failbacks follow each other; any number of pairs run beside each other (t.Parallel). Nothing is left behind: no
 // goroutine, no port, no file.
 //
+// Topics that the service makes itself are mirrored from Pair.Mirror on; one that nobody named is not at the standby. The client does not move by itself: nothing of its addresses changes, so the
+// test makes it anew, as a deployment does.
+//
 // What goes wrong: KillPrimary; Link.Cut, BlackHole, Delay and Heal; Config.Faults for what goes wrong by itself; Kill and Revive of either Cluster, also of the standby; and everything that
 // Cluster.Memory offers: elections, unclean ones, retention, recreated topics, stopped brokers. Run gives the pair to an Example or a program. Idle, a pair takes a twentieth of a core.
 //

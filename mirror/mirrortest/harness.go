@@ -347,6 +347,11 @@ type Record struct {
 	memlog.Record
 }
 
+// String says where it is, and its value.
+func (r Record) String() string {
+	return fmt.Sprintf("%s-%d offset %d: %q", r.Topic, r.Partition, r.Offset, r.Value)
+}
+
 // FailoverReport is what a failover did: mirror's own report, and what only somebody who sees both clusters can know.
 type FailoverReport struct {
 	mirror.FailoverReport

@@ -45,7 +45,7 @@ func TestFailoverAndFailback(t *testing.T) {
 	pair.KillPrimary()
 
 	over := pair.Failover()
-	if len(over.NotCopied) != 1 || string(over.NotCopied[0].Value) != "lost" || over.NotCopied[0].Offset != 10 {
+	if len(over.NotCopied) != 1 || string(over.NotCopied[0].Value) != "lost" || over.NotCopied[0].Offset != 10 || over.NotCopied[0].String() != `payments-0 offset 10: "lost"` {
 		t.Errorf("not copied: %v", over.NotCopied)
 	}
 	if n := pair.Verify(); n != 10 {
