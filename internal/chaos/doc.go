@@ -3,6 +3,7 @@
 // are recreated, and the copy's disk fills up. Each fault has to show its effect, or the run is red. Then all brokers are killed under load, the copy is failed over, and
 //
 //   - each partition of the copy is compared with the brokers' segment files on disk, byte for byte; what the mirror reported is the only difference allowed,
+//   - each loss and each drop that the mirror reported is held against what took it: the brokers' own word on what they deleted and when, one election, one start over,
 //   - the markers that end the copy are held against the transactions that were open where it ends,
 //   - what clients were told is judged by internal/clienthistory.
 //
