@@ -106,7 +106,7 @@
 // test makes it anew, as a deployment does.
 //
 // What goes wrong: KillPrimary; Link.Cut, BlackHole, Delay and Heal; Config.Faults for what goes wrong by itself; Kill and Revive of either Cluster, also of the standby; and everything that
-// Cluster.Memory offers: elections, unclean ones, retention, recreated topics, stopped brokers. Run gives the pair to an Example or a program. Idle, a pair takes a twentieth of a core.
+// Cluster.Memory offers: elections, unclean ones, retention, recreated topics, stopped brokers. Run gives the pair to an Example or a program. Idle, a pair takes 6 to 7 % of a core.
 //
 // # What is as in Kafka
 //
