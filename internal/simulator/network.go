@@ -155,7 +155,7 @@ func (r *runner) checkSource(e partition.Effect) {
 			err = errLost
 		}
 		if err == nil {
-			r.seen = v
+			r.seen, r.missed = v, 0
 		}
 		r.deliver(partition.Event{Kind: partition.SourceSeen, Token: e.Token, Source: v, Err: err})
 	}
@@ -546,7 +546,7 @@ func (p *process) refreshed(there bool, views []partition.SourceView) {
 		}
 		v := views[i]
 		if !there {
-			if rec := r.core.Status().Record; p.missed >= 2 && (r.state != statemachine.Failed || rec.RetryAttempt != statemachine.NonRetryable) { // one look may be a mistake
+			if r.missed++; p.missed == 2 || r.missed == 2 { // one look may be a mistake
 				r.w.stats.answer("source topic deleted", r.state)
 				r.deliver(partition.Event{Kind: partition.FailPartition, NonRetryable: true, Source: partition.SourceView{Permanent: true}, Err: errors.New("the source topic is deleted; the copy is kept")})
 			}

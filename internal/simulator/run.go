@@ -128,7 +128,9 @@ func (w *world) finish(o *Outcome) {
 	for w.now < limit && !w.over() {
 		w.run(30 * time.Second)
 		if w.settled() {
-			break
+			if w.run(4 * groupsEvery); w.settled() { // groups have followed what came last
+				break
+			}
 		}
 	}
 	w.compare()
@@ -229,7 +231,7 @@ func (w *world) settled() bool {
 			ok = ok && (r.state == statemachine.Paused || r.state == statemachine.Stopped || r.state == statemachine.Unknown)
 		default:
 			src := r.m.source.log(r.l.at.Topic, r.l.at.Partition)
-			ok = ok && r.state == statemachine.Mirroring && w.now-r.since > 3*groupsEvery && src != nil && (r.l.high >= src.high || st.NothingLeft)
+			ok = ok && r.state == statemachine.Mirroring && src != nil && (r.l.high >= src.high || st.NothingLeft)
 		}
 	})
 	return ok

@@ -93,11 +93,11 @@ type runner struct {
 	mirrored   bool // MIRRORING was reached in this episode
 	returning  bool // the source had recorded an end for this cluster
 	seen       partition.SourceView
+	missed     int // looks at the source without the topic since
 	fetch      *fetcher
 	waiter     *waiter
-	retry      uint64        // number of the timer that counts
-	since      time.Duration // it has been in its state
-	replicated int64         // as last told by itself; −1: not since the log was cut
+	retry      uint64 // number of the timer that counts
+	replicated int64  // as last told by itself; −1: not since the log was cut
 	halted     bool
 	writing    bool               // a state write has not been answered
 	queue      []partition.Event  // that came in while it was at work
@@ -421,7 +421,7 @@ func (r *runner) moved(rec statemachine.PartitionState) {
 		return
 	}
 	was := r.state
-	r.state, r.since = rec.State, r.w.now
+	r.state = rec.State
 	if rec.Episode != r.episode {
 		r.episode, r.mirrored = rec.Episode, false
 	}

@@ -80,7 +80,17 @@ func (w *World) marked(m *member, l *log, b Batch) {
 	w.must(b.Base == max(l.end, m.hole) || len(l.batches) == 0, "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
 	w.must(l.resets(end.LMO) == 0 && (b.Kind != Reset || len(open) == 0), "reset", "spec §5, decision 6", "%v: marker of kind %d at %d; %d resets are there, open are %v", m.of, b.Kind, b.Base, l.resets(end.LMO), open)
 	first := slices.IndexFunc(open, func(t Batch) bool { return t.ProducerID == b.ProducerID && t.ProducerEpoch == b.ProducerEpoch })
-	w.must(b.Kind == Reset || first == 0 || first > 0 && open[0].Base < l.start, "abort", "spec §5", "%v: ABORT at %d for producer %d epoch %d; open are %v", m.of, b.Base, b.ProducerID, b.ProducerEpoch, open)
+	w.must(b.Kind == Reset || first == 0 || first > 0 && (open[0].Base < l.start || l.oldest(open) == b.ProducerID), "abort", "spec §5", "%v: ABORT at %d for producer %d epoch %d; open are %v", m.of, b.Base, b.ProducerID, b.ProducerEpoch, open)
+}
+
+// oldest is whose transaction began first when what retention has taken counts too: a process that saw it knows that.
+func (l *log) oldest(open []Batch) int64 {
+	for _, t := range transactions(l.alive) {
+		if slices.ContainsFunc(open, func(o Batch) bool { return o.ProducerID == t.ProducerID }) {
+			return t.ProducerID
+		}
+	}
+	return -1
 }
 
 // resets counts the resets from an offset on.
@@ -106,6 +116,14 @@ func (w *World) against(m *member) bool {
 func (w *World) Began(of Of, call string) {
 	m := w.member(of)
 	m.began[call], m.room[call] = m.record.State, gap{w.log(of.At).start, w.log(of.At).replicated}
+	if call == "close" {
+		m.closing = m.prepared
+	}
+	for _, g := range w.groups {
+		if g.at == of.At && call == "group "+g.name {
+			g.free = g.who == Mirror || !g.theirs || g.passed // somebody may move it away and back until the call is done: nobody can tell
+		}
+	}
 	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil || w.log(of.At).open, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
 }
 

@@ -78,7 +78,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	}
 	w.must(offset >= start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
-	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || g.passed && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
+	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
 
 // restGroups: idle groups that the source has are where it has them, within the copy, but for those that somebody else has moved there in this episode.

@@ -272,6 +272,21 @@ var ruleStories = []struct {
 		t.EpochRaised(b, Cluster, "", 2)
 		t.resets()
 	}},
+	{"abort", func(t *tale, wrong bool) { // what retention took of a transaction counts for the order
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		eight := []Batch{inTransaction(0, 1, 1, 8), inTransaction(2, 1, 1, 8)}
+		if wrong {
+			eight[0] = data(0, 1, 1)
+		}
+		t.wrote(a, eight[0], inTransaction(1, 1, 1, 9), eight[1])
+		t.copied(b, eight[0], inTransaction(1, 1, 1, 9), eight[1])
+		t.StartRaised(a, Cluster, "", 1)
+		t.StartRaised(b, Mirror, "one", 1)
+		t.stops()
+		t.copied(b, marker(3, 2, Abort, 8))
+		t.copied(b, marker(4, 2, Abort, 9))
+	}},
 	{"abort", func(t *tale, wrong bool) {
 		t.goes(ab, preparing)
 		t.goes(ab, mirroring)
@@ -496,6 +511,22 @@ var ruleStories = []struct {
 		}
 		t.Gate(b, Mirror, "one", false)
 	}},
+	{"untouched gate", func(t *tale, wrong bool) { // what came after a closing had begun is for the cut to judge, though PREPARING was entered again
+		t.failsOver()
+		t.Wished(ab, WantMirroring)
+		t.Consented(ab, 7, 8, 2)
+		t.goes(ab, preparing)
+		if !wrong {
+			t.Began(ab, "close")
+		}
+		t.wrote(b, data(8, 1, 2))
+		t.goes(ab, failed)
+		t.goes(ab, preparing)
+		if wrong {
+			t.Began(ab, "close")
+		}
+		t.Gate(b, Mirror, "one", false)
+	}},
 	{"gate state", func(t *tale, wrong bool) { // nothing is copied into an open log
 		t.wrote(a, data(0, 1, 1))
 		t.failsOverEmpty()
@@ -621,6 +652,16 @@ var ruleStories = []struct {
 		}
 		t.Asked(ab, "ends")
 	}},
+	{"fetches", func(t *tale, wrong bool) { // one that a failing stop has not ended yet
+		t.mirrors()
+		t.Wished(ab, WantStopped)
+		t.goes(ab, stopping)
+		if wrong {
+			t.StoredEnd(ab, End{LME: 1, LMO: 6, Episode: 1, SourceCluster: "A"})
+		}
+		t.goes(ab, failed)
+		t.Asked(ab, "fetch")
+	}},
 	{"fetches", func(t *tale, wrong bool) {
 		t.goes(ab, preparing)
 		t.Asked(ab, "ends")
@@ -718,6 +759,19 @@ var ruleStories = []struct {
 		t.Committed(b, Clients, "g", 3, 1)
 		t.Saw(ab, "g", pick(wrong, int64(5), 6))
 		t.Committed(b, Mirror, "g", pick(wrong, int64(5), 6), 1)
+	}},
+	{"group owner", func(t *tale, wrong bool) { // a move that was under way
+		t.mirrors()
+		t.Committed(b, Mirror, "g", 1, 1)
+		t.Saw(ab, "g", 3)
+		t.Committed(b, Mirror, "g", 3, 1)
+		t.Saw(ab, "g", 6)
+		if !wrong {
+			t.Began(ab, "group g")
+		}
+		t.Committed(b, Clients, "g", 2, 1)
+		t.Committed(b, Clients, "g", 3, 1)
+		t.Committed(b, Mirror, "g", 6, 1)
 	}},
 	{"group owner", func(t *tale, wrong bool) { // what is from before the episode is taken over, and a commit of what the mirror put there changes nothing
 		t.mirrors()

@@ -87,5 +87,5 @@ func (w *World) Asked(of Of, call string) {
 	s := m.record.State
 	stops := s == stopping && (call != "fetch" || m.ended() != nil) || s == stopped && m.wish == WantStopped // a fetch may be under way when a stop begins
 	w.must(!stops, "asks", "decision 4, spec §5", "%v: %s in state %d", of, call, s)
-	w.must(stops || s == stopping || call != "fetch" || s == mirroring || s == pausing || s == failed && m.record.Previous == mirroring, "fetches", "spec §2", "%v: %s in state %d", of, call, s)
+	w.must(stops || s == stopping || call != "fetch" || s == mirroring || s == pausing || s == failed && (m.record.Previous == mirroring || m.record.Previous == stopping && m.ended() == nil), "fetches", "spec §2", "%v: %s in state %d", of, call, s)
 }

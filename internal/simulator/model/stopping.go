@@ -68,9 +68,13 @@ func (w *World) opens(m *member, l *log) {
 // closes: a start that lacks a consent does not touch the gate. What clients wrote after PREPARING was recorded is for the cut to judge.
 func (w *World) closes(m *member, l *log) {
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v is closed while the opposite mirror runs", m.of)
+	prepared := m.prepared
+	if _, begun := m.began["close"]; begun {
+		prepared = min(prepared, m.closing)
+	}
 	for _, v := range l.batches {
 		has := w.log(m.source).find(v.Batch)
-		if v.Kind == Data && v.who != Cluster && v.Last < m.prepared && v.born <= m.line && has == nil && !m.allows(v, l.start) {
+		if v.Kind == Data && v.who != Cluster && v.Last < prepared && v.born <= m.line && has == nil && !m.allows(v, l.start) {
 			w.must(false, "untouched gate", "decision 7", "%v is closed without a consent to drop [%d, %d]; consents are %v", m.of, v.Base, v.Last, m.consents)
 			return
 		}

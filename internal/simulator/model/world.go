@@ -48,6 +48,7 @@ type member struct {
 	process, loss         string
 	consents              []consent
 	floor, hole, prepared int64            // hole: end of the source that was proved to follow the copy's present end, 0: none. prepared: the copy's end when PREPARING was entered
+	closing               int64            // prepared when the closing of the gate began
 	opened                int32            // episode in which the gate was opened, −1 none
 	beyond                bool             // MIRRORING was reached since the last PREPARING
 	line                  int              // of the copy when PREPARING was entered
@@ -76,6 +77,7 @@ type group struct {
 	before  int64 // where it was before that: as long as the mirror does not know that its move was done, either is its own
 	theirs  bool  // somebody else has moved it since this episode's mirror looked at it first
 	passed  bool  // the source's has moved since
+	free    bool  // when the mirror last began to move it, it was free to
 }
 
 // World is all that was told so far. Not safe for concurrent use. Every method judges what it is told and then believes it, so that one fault is told once.
@@ -195,8 +197,10 @@ func (l *log) cut(end int64) {
 }
 
 // transactions are those that are open in what lies in the log, by first offset.
-func (l *log) transactions() (open []Batch) {
-	for _, v := range l.batches {
+func (l *log) transactions() []Batch { return transactions(l.batches) }
+
+func transactions(list []*version) (open []Batch) {
+	for _, v := range list {
 		i := slices.IndexFunc(open, func(t Batch) bool { return t.ProducerID == v.ProducerID })
 		switch {
 		case i >= 0 && (v.Kind == Commit || v.Kind == Abort):
