@@ -680,6 +680,9 @@ func (d *desk) refresh(ctx context.Context, missed map[string]int) (answered boo
 			r.seenMu.Lock()
 			seen := r.seen
 			r.seenMu.Unlock()
+			if seen.TopicID == t.ID && p.LeaderEpoch >= 0 && p.LeaderEpoch < seen.LeaderEpoch {
+				continue // metadata from before an election (decision 15)
+			}
 			if seen.ClusterID != "" && (seen.LeaderID != p.Leader || seen.LeaderEpoch != p.LeaderEpoch && p.LeaderEpoch >= 0 || seen.TopicID != t.ID) {
 				seen.ClusterID, seen.LeaderID, seen.LeaderEpoch, seen.TopicID = cluster, p.Leader, p.LeaderEpoch, t.ID
 				seen.LogStart, seen.HighWatermark = Unknown, Unknown

@@ -171,7 +171,7 @@ func (r *runner) do(e *partition.Effect) {
 	case partition.CheckSource:
 		r.m.desk.add(deskItem{r: r, token: e.Token, prepare: e.Prepare, refresh: e.Refresh, local: e.Local})
 	case partition.AskEpoch:
-		r.askEpoch(e.Token, e.Epoch)
+		r.askEpoch(e.Token, e.Under, e.Epoch)
 	case partition.RaiseEpoch:
 		r.m.raiser.add(r, e.Token, e.Epoch)
 
@@ -187,8 +187,11 @@ func (r *runner) do(e *partition.Effect) {
 		}
 		r.send(partition.Event{Kind: partition.Done, Token: e.Token, Log: r.view(), Err: err, Fenced: errors.Is(err, ErrFenced)})
 	case partition.Truncate:
-		offset := e.Offset
+		offset, unconfirmed := e.Offset, e.Unconfirmed
 		r.done(e.Token, r.cut(e.Dropped, func(ctx context.Context) error {
+			if now := r.log.Replicated(); unconfirmed && now > offset {
+				return fmt.Errorf("replicas have confirmed up to %d meanwhile", now)
+			}
 			_, err := r.log.TruncateTo(ctx, offset)
 			return err
 		}))
@@ -285,6 +288,9 @@ func (r *runner) cut(d partition.Truncation, drop func(context.Context) error) e
 	if err := r.saveDropped(d); err != nil {
 		return err
 	}
+	r.seenMu.Lock()
+	r.replicated = Unknown // what is replicated goes down, and may come back to what it was before it is looked at: that is news then
+	r.seenMu.Unlock()
 	if err := r.change(drop); err != nil {
 		return err
 	}
@@ -357,10 +363,7 @@ func (r *runner) askOwner(token partition.Token) {
 	})
 }
 
-func (r *runner) askEpoch(token partition.Token, epoch int32) {
-	r.seenMu.Lock()
-	leaderEpoch := r.seen.LeaderEpoch
-	r.seenMu.Unlock()
+func (r *runner) askEpoch(token partition.Token, leaderEpoch, epoch int32) {
 	r.m.spawn(func() {
 		ctx, stop := r.bounded()
 		defer stop()

@@ -81,6 +81,7 @@ type Core struct {
 	waiting string // why it stands still, for a person
 	due     bool   // a FAILED partition is to be tried now …
 	fresh   bool   // … as if it had not failed before
+	answers string // the failure that a person ended last: what was consented to is an answer to it, and not to one that nobody has read
 
 	log LogView
 	derived
@@ -154,6 +155,8 @@ func (c *Core) Step(now time.Time, ev Event) []Effect {
 // enqueue keeps an event until the state write is answered. Of events that only say how things are, the newest one is enough.
 func (c *Core) enqueue(ev Event) {
 	switch ev.Kind {
+	case Recover: // it is about the failure that is recorded: what is being written nobody has read
+		return
 	case Wish, SourceChanged, ReplicatedMoved:
 		for i := range c.queue {
 			if c.queue[i].Kind == ev.Kind {
@@ -412,6 +415,10 @@ func (c *Core) enter() {
 		c.justOpened = false
 	case statemachine.Failed:
 		c.removeFetcher()
+		if c.rec.FoundOpen && c.log.Owner != OwnerOpen && statemachine.RetryTarget(c.rec) == statemachine.Preparing && !c.cfg.Retry.Retryable(c.rec.RetryAttempt) {
+			c.reopen() // nobody knows how long it takes until a person looks at it, and the log is the clients' until then
+			return
+		}
 		c.armRetry()
 	}
 }
@@ -524,6 +531,13 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 	}
 	if next.Episode != c.rec.Episode {
 		c.ours = ours{led: -1, end: -1} // nothing of the log is this episode's yet
+		c.forgetLeader()
+	}
+	if c.rec.State == statemachine.Failed {
+		c.answers = ""
+		if c.rec.RetryAttempt == statemachine.NonRetryable {
+			c.answers = c.rec.ErrorMessage
+		}
 	}
 	c.stoppedWhy = ""
 	c.due, c.fresh, c.startOver = false, false, false
@@ -583,7 +597,7 @@ func (c *Core) persisted(e *Event) {
 	if before.State == statemachine.Preparing && c.rec.State == statemachine.Mirroring {
 		c.useConsents()
 	}
-	if c.rec.State == statemachine.Failed && c.startOver && c.anyConsent() && c.consented(c.log.Start, c.log.End) {
+	if c.rec.State == statemachine.Failed && c.startOver && c.consented(c.log.Start, c.log.End) && c.rec.ErrorMessage == c.answers {
 		c.due, c.fresh = true, true
 	}
 	c.running = false

@@ -314,7 +314,7 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		c.setLog(e.Log)
 		c.sawOurs(c.led)
 		c.rewind(c.log.End)
-		c.nothingLeft = false
+		c.nothingLeft, c.shownEnd = false, 0
 		if held {
 			c.tellDropped(c.log.End, before.End)
 		}
@@ -323,7 +323,7 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		c.log.Owner = before.Owner
 		c.sawOurs(c.led)
 		c.rewindAll()
-		c.nothingLeft = false
+		c.nothingLeft, c.shownEnd = false, 0
 		if held {
 			c.tellDropped(before.Start, before.End)
 		}

@@ -17,7 +17,7 @@ const (
 	// CheckSource [SourceSeen]: metadata, ends and log start of the source partition; with Prepare also loop, reverse mirror and LME look-up; with Local also where its leader's own disks
 	// begin, if it can tell. Refresh forces new metadata.
 	CheckSource
-	// AskEpoch [EpochAnswer]: end-offset-for-epoch Epoch at the source's current leader.
+	// AskEpoch [EpochAnswer]: end-offset-for-epoch Epoch at the source's current leader, asked under its leader epoch Under (−1: it tells none), so that a leader that was deposed refuses.
 	AskEpoch
 	// AskOwner [Done]: Log.Owner, Start, End, Replicated, LeaderEpoch.
 	AskOwner
@@ -25,7 +25,8 @@ const (
 	CloseForWrites
 	// AwaitReplicated [Done]: until Offset is replicated; Bound limits the wait. Err context.DeadlineExceeded when the bound passed; Log is read either way.
 	AwaitReplicated
-	// Truncate [Done]: Log.TruncateTo(Offset). Dropped names the range and why, for the event and the sink.
+	// Truncate [Done]: Log.TruncateTo(Offset). Dropped names the range and why, for the event and the sink. With Unconfirmed it is refused, and nothing is changed, when Replicated has come
+	// to lie above Offset by then: only what replicas have not confirmed is to go.
 	Truncate
 	// Reset [Done]: Log.ResetTo(Offset). Dropped as for Truncate.
 	Reset
@@ -78,9 +79,11 @@ type Effect struct {
 	Prepare, Refresh   bool
 	Local              bool
 	First              bool
+	Unconfirmed        bool
 	Offset             int64
 	Epoch              int32
 	LastEpoch          int32
+	Under              int32
 	Bound              time.Duration
 	Bytes              []byte
 	Dropped            Truncation

@@ -67,7 +67,7 @@ func (c *Core) fetched(e *Event) {
 		good = good[:n:n]
 	}
 	c.verdict = v
-	c.nothingLeft = false
+	c.nothingLeft, c.shownEnd = false, 0
 	c.append(good, (*Core).appended)
 }
 
@@ -245,6 +245,7 @@ func (c *Core) nothingWhole(f *Fetch) {
 	default:
 		c.empties++
 		c.emptyWait = c.backoff(c.empties)
+		c.shownEnd = f.HighWatermark
 		if c.nothingLeft && c.provenEnd == f.HighWatermark {
 			c.caughtUpNow()
 			return

@@ -27,6 +27,7 @@ type mirroring struct {
 	lostTo      int64
 	nothingLeft bool
 	holeEnd     int64 // the source's end in an empty reply of which it is not known yet what it proves; 0: there is none
+	shownEnd    int64 // the source's end in the last empty reply, above our position; 0: none since the log changed
 	localStart  int64 // where the source's leader's own disks began when it was asked last
 	provenEnd   int64 // F-05: the source's end up to which an empty reply has proved a hole
 	movedOn     bool  // the source changed while a batch was being appended: enter anew afterwards
@@ -61,11 +62,7 @@ func (c *Core) mirror() {
 func (c *Core) lookUp() {
 	c.confirming, c.seenTwice, c.movedOn = false, false, false
 	c.holeTo, c.localStart = 0, 0 // decided anew from what the source says now
-	c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
-		if c.accept(e) {
-			c.align()
-		}
-	})
+	c.askSource(Effect{}, (*Core).align)
 }
 
 // again enters anew after growing waits (the first time at once where a look at fresh metadata may be all that is missing); when that does not help either,
@@ -125,11 +122,7 @@ func (c *Core) aligned() {
 		c.follow()
 	case !c.confirming:
 		c.confirming, c.firstPoint, c.firstEpoch = true, point, c.src.LeaderEpoch
-		c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
-			if c.accept(e) {
-				c.align()
-			}
-		})
+		c.askSource(Effect{}, (*Core).align)
 	case point != c.firstPoint || c.src.LeaderEpoch != c.firstEpoch:
 		c.confirming = false
 		c.again(cannotProve(fmt.Sprintf("asked twice, the source's log parts from ours at %d (epoch %d) and at %d (epoch %d)", c.firstPoint, c.firstEpoch, point, c.src.LeaderEpoch)))
@@ -308,11 +301,7 @@ func (c *Core) lookTwice() bool {
 	}
 	c.seenTwice = true
 	look := func(c *Core, _ *Event) {
-		c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
-			if c.accept(e) {
-				c.follow()
-			}
-		})
+		c.askSource(Effect{}, (*Core).follow)
 	}
 	c.looks++
 	if c.looks == 1 {
@@ -364,7 +353,7 @@ func (c *Core) removeFetcher() {
 func (c *Core) sourceChanged(e *Event) {
 	v := &e.Source
 	if c.rec.State != statemachine.Mirroring || !c.running {
-		if v.ClusterID == "" || c.cluster == "" || v.ClusterID == c.cluster {
+		if (v.ClusterID == "" || c.cluster == "" || v.ClusterID == c.cluster) && !c.deposed(v) {
 			c.learnEnds(v.LogStart, v.HighWatermark)
 		}
 		return
@@ -383,7 +372,7 @@ func (c *Core) sourceChanged(e *Event) {
 	if e.Err != nil || c.rebuilding {
 		return
 	}
-	if !c.identity(v) {
+	if !c.identity(v) || c.deposed(v) {
 		return
 	}
 	moved := v.LeaderEpoch > c.src.LeaderEpoch || v.LeaderID >= 0 && c.src.LeaderID >= 0 && v.LeaderID != c.src.LeaderID && (v.LeaderEpoch < 0 || v.LeaderEpoch >= c.src.LeaderEpoch)
@@ -405,10 +394,7 @@ func (c *Core) sourceChanged(e *Event) {
 // fence is EPOCH_FENCING: the destination's leader epoch has to reach that of a batch at hand.
 func (c *Core) fence() {
 	c.removeFetcher()
-	c.ask(Effect{Kind: CheckSource, Refresh: true}, func(c *Core, e *Event) {
-		if !c.accept(e) {
-			return
-		}
+	c.askSource(Effect{}, func(c *Core) {
 		epoch := max(c.fenceEpoch, c.src.LeaderEpoch)
 		if epoch <= c.log.LeaderEpoch {
 			c.move(statemachine.Mirroring)

@@ -531,6 +531,10 @@ func (w *world) onLog(e *Effect, f fault, ev *Event) {
 		ev.Err = l.append(e.Epoch, b)
 		ev.Fenced = errors.Is(ev.Err, errFenced)
 	case Truncate:
+		if e.Unconfirmed && l.replicated > e.Offset {
+			ev.Err = errors.New("more is confirmed")
+			return
+		}
 		l.cutTo(e.Offset)
 		l.settle()
 	case Reset:

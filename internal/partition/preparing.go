@@ -22,10 +22,7 @@ type preparing struct {
 func (c *Core) prepare() {
 	c.recreated, c.prefix = statemachine.TopicID{}, false
 	c.step = statemachine.CheckSource.String()
-	c.ask(Effect{Kind: CheckSource, Prepare: true, Refresh: true}, func(c *Core, e *Event) {
-		if !c.accept(e) {
-			return
-		}
+	c.askSource(Effect{Prepare: true}, func(c *Core) {
 		c.step = statemachine.AskOwner.String()
 		c.ask(Effect{Kind: AskOwner}, (*Core).prepareOwner)
 	})
@@ -108,11 +105,7 @@ func (c *Core) prepareFound() {
 		c.prepareLocate(point)
 	case !c.confirming:
 		c.confirming, c.firstPoint, c.firstEpoch = true, point, c.src.LeaderEpoch
-		c.ask(Effect{Kind: CheckSource, Prepare: true, Refresh: true}, func(c *Core, e *Event) {
-			if c.accept(e) {
-				c.prepareSearch()
-			}
-		})
+		c.askSource(Effect{Prepare: true}, (*Core).prepareSearch)
 	case point != c.firstPoint || c.src.LeaderEpoch != c.firstEpoch:
 		c.fail(cannotProve(fmt.Sprintf("asked twice, the source's log parts from ours at %d (epoch %d) and at %d (epoch %d)", c.firstPoint, c.firstEpoch, point, c.src.LeaderEpoch)), false)
 	default:

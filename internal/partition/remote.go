@@ -21,7 +21,7 @@ func (c *Core) proveHole(end int64) {
 		case v.Permanent:
 			c.accept(e)
 			return
-		case e.Err != nil, v.LeaderID < 0:
+		case e.Err != nil, v.LeaderID < 0, c.deposed(v):
 			c.goOn() // nothing is concluded
 			return
 		case !c.identity(v):
@@ -46,7 +46,7 @@ func (c *Core) proveHole(end int64) {
 // awaitRemote asks again before long: the first try has set the source's reading going.
 func (c *Core) awaitRemote() {
 	c.waiting = fmt.Sprintf("the source reads offset %d from its remote storage, up to %d; it takes its time, and is asked again", c.position(), c.localStart)
-	c.emptyWait = c.backoff(1)
+	c.emptyWait, c.shownEnd = c.backoff(1), 0 // there are records
 	c.goOn()
 }
 

@@ -17,6 +17,8 @@ type source struct {
 	denied   bool
 	caughtUp time.Time
 
+	oldLooks int // answers of a deposed leader in a row
+
 	search     *logtrunc.Search
 	searchEnd  int64
 	searchThen func(*Core)
@@ -49,6 +51,51 @@ func (c *Core) expect() {
 		c.topicID = c.lme.SourceTopicID
 	}
 }
+
+// askSource asks about the source partition with fresh metadata, and goes on when the answer is taken.
+//
+// A leader epoch below one that was seen of this topic is that of a leader that was deposed, or of old metadata: what it says of the log is nothing to act on (decision 15), and it is asked
+// again. When that does not end, the source may really have gone back, as one that was restored from a backup has: the partition fails and says so.
+func (c *Core) askSource(e Effect, then func(*Core)) {
+	c.oldLooks = 0
+	c.askNewSource(e, then)
+}
+
+func (c *Core) askNewSource(e Effect, then func(*Core)) {
+	e.Kind, e.Refresh = CheckSource, true
+	c.ask(e, func(c *Core, answer *Event) {
+		v := &answer.Source
+		if answer.Err != nil || v.Refused != "" || !c.deposed(v) {
+			if c.accept(answer) {
+				then(c)
+			}
+			return
+		}
+		message := cannotProve(fmt.Sprintf("the source names leader epoch %d, and had epoch %d before; if it was restored from a backup, stop the topic and start it again", v.LeaderEpoch, c.src.LeaderEpoch))
+		c.oldLooks++
+		if c.oldLooks > maxOldLooks || c.rec.RetryAttempt > 0 {
+			c.fail(message, false)
+			return
+		}
+		c.waiting = message
+		c.wait(c.backoff(c.oldLooks), func(c *Core, _ *Event) {
+			c.waiting = ""
+			c.askNewSource(e, then)
+		})
+	})
+}
+
+// maxOldLooks is how many answers of a deposed leader are met with another question, in the growing waits between them, before the partition fails over them.
+const maxOldLooks = 6
+
+// deposed says that a newer leader than the one in v was seen of the topic.
+func (c *Core) deposed(v *SourceView) bool {
+	sameTopic := v.TopicID == (statemachine.TopicID{}) || v.TopicID == c.src.TopicID
+	return sameTopic && v.LeaderEpoch >= 0 && v.LeaderEpoch < c.src.LeaderEpoch
+}
+
+// forgetLeader lets a start begin with what the source says then.
+func (c *Core) forgetLeader() { c.src.LeaderID, c.src.LeaderEpoch = -1, -1 }
 
 // accept takes a source view that answers CheckSource; false: the partition has failed over it.
 func (c *Core) accept(e *Event) bool {
@@ -113,6 +160,9 @@ func (c *Core) learn(v *SourceView) {
 		}
 	}
 	if v.TopicID != (statemachine.TopicID{}) {
+		if v.TopicID != c.src.TopicID {
+			c.src.LeaderEpoch = -1 // epochs begin anew
+		}
 		c.src.TopicID = v.TopicID
 		if c.topicID == (statemachine.TopicID{}) {
 			c.topicID = v.TopicID
@@ -172,7 +222,7 @@ func (c *Core) startSearch(end int64, then func(*Core)) {
 
 func (c *Core) searchOn() {
 	if epoch, ok := c.search.Ask(); ok && c.doubt == "" {
-		c.ask(Effect{Kind: AskEpoch, Epoch: epoch}, (*Core).epochAnswer)
+		c.ask(Effect{Kind: AskEpoch, Epoch: epoch, Under: c.src.LeaderEpoch}, (*Core).epochAnswer)
 		return
 	}
 	c.searchThen(c)

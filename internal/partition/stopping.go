@@ -257,7 +257,7 @@ func (c *Core) stopReplicate() {
 		}
 		at := c.log.Replicated
 		c.cut = Truncation{From: at, To: c.log.End, Reason: fmt.Sprintf("not confirmed by the live replicas within %v of the stop", c.cfg.ReplicaWait)}
-		c.ask(Effect{Kind: Truncate, Offset: at, Dropped: c.cut}, func(c *Core, e *Event) {
+		c.ask(Effect{Kind: Truncate, Offset: at, Dropped: c.cut, Unconfirmed: true}, func(c *Core, e *Event) {
 			if e.Err != nil {
 				c.stopFailed(fmt.Sprintf("the log cannot be cut to what is replicated, %d", at), e.Err)
 				return
@@ -297,8 +297,13 @@ func (c *Core) logLost() bool {
 	if !c.recorded() && !(c.ended() && c.rec.FoundOpen) || c.log.End >= c.lme.Offset {
 		return false
 	}
-	c.fail(fmt.Sprintf("destination log lost: it ends at %d, but the mirror had ended at %d (last mirror epoch %d). It is not opened. Restore the log, or delete the topic and mirror it again",
-		c.log.End, c.lme.Offset, c.lme.Epoch), true)
+	message := fmt.Sprintf("destination log lost: it ends at %d, but the mirror had ended at %d (last mirror epoch %d). It is not opened. Restore the log, or delete the topic and mirror it again",
+		c.log.End, c.lme.Offset, c.lme.Epoch)
+	if c.rec.State == statemachine.Failed { // it has a reason of its own already
+		c.waiting = message
+		return true
+	}
+	c.fail(message, true)
 	return true
 }
 
@@ -354,12 +359,14 @@ func (c *Core) stopAbort() {
 	})
 }
 
-// ownOffset is where our own first batch goes: an offset that the source is known to have used is not used for something else (decision 18).
+// ownOffset is where our own first batch goes: an offset that the source is known to have used is not used for something else (decision 18). What the last empty reply showed
+// counts although its proof is not complete, as a source that dies then leaves it: offsets that are passed over harm nobody.
 func (c *Core) ownOffset() int64 {
+	at := max(c.log.End, c.shownEnd)
 	if c.nothingLeft {
-		return max(c.log.End, c.provenEnd)
+		at = max(at, c.provenEnd)
 	}
-	return c.log.End
+	return at
 }
 
 func (c *Core) stopAppend(bytes []byte, then answer) {
@@ -472,7 +479,8 @@ func (c *Core) stopped() {
 	c.move(statemachine.Stopped)
 }
 
-// reopen looks whether a STOPPED log is open and opens it if not (decision 4): after a restart it may have come back closed.
+// reopen looks whether a STOPPED log is open and opens it if not (decision 4): after a restart it may have come back closed. So it does with the clients' log of a start that only a
+// person tries again: the gate may have been on its way to be closed when it failed.
 func (c *Core) reopen() {
 	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
 		switch {
@@ -526,7 +534,7 @@ func (c *Core) reopenNow() {
 func (c *Core) reopenLater(why string) {
 	c.opens++
 	after := c.cfg.Retry.Delay(int16(min(c.opens, 1000)), c.rng.Float64())
-	c.waiting = "STOPPED, but not open for clients: " + why
+	c.waiting = c.rec.State.String() + ", but not open for clients: " + why
 	c.note(Note{Kind: Retrying, Attempt: int16(min(c.opens, 1000)), After: after, Message: c.waiting})
 	c.wait(after, func(c *Core, _ *Event) { c.reopen() })
 }

@@ -249,7 +249,7 @@ func (r *runner) askEpoch(e partition.Effect) {
 		m.w.after(time.Millisecond, func() { failed(errLost) })
 		return
 	}
-	broker, under := r.seen.LeaderID, r.seen.LeaderEpoch
+	broker, under := r.seen.LeaderID, e.Under
 	m.call(r, "end of epoch", failed, func() func() {
 		if m.w.cfg.NoEpochs {
 			return func() { failed(errors.New("not supported")) }

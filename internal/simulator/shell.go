@@ -663,6 +663,10 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 			ev.Err = errLost
 		}
 	case partition.Truncate:
+		if e.Unconfirmed && l.high > e.Offset {
+			ev.Err = errors.New("replicas have confirmed more meanwhile")
+			return
+		}
 		r.replicated = -1
 		r.dropping(l.from(e.Offset))
 		l.cutTo(e.Offset, model.Mirror, by)
