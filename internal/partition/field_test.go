@@ -24,7 +24,7 @@ func TestF05HoleAtTheEnd(t *testing.T) {
 }
 func TestF07StartInsideABatch(t *testing.T)    { field(t, "f07_start_inside_a_batch") }
 func TestF10CutReply(t *testing.T)             { field(t, "f10_cut_reply") }
-func TestF11Checksum(t *testing.T)             { field(t, "f11_checksum") }
+func TestF11Checksum(t *testing.T)             { field(t, "f11_checksum", "f11_damage_below_our_end") }
 func TestF12BatchTooLarge(t *testing.T)        { field(t, "f12_batch_too_large") }
 func TestF14CompressionNotServed(t *testing.T) { field(t, "f14_compression_not_served") }
 func TestF15OldFormats(t *testing.T)           { field(t, "f15_old_formats") }

@@ -93,6 +93,9 @@ func (c *Core) gate(f *Fetch) ([]byte, verdict) {
 			case begin < end:
 				return b[begin:end:end], verdict{kind: failed, message: fmt.Sprintf("the source sent a batch at %d behind one that ends at %d; it is fetched again", h.BaseOffset, next)}
 			case h.LastOffset() < next: // a broker answers from the batch that holds the offset, and a compacted one may end below it
+				if err := batch.Check(whole, &h); err != nil { // damage may make a batch look as if it ended below
+					return nil, unreadable(err, next)
+				}
 				begin, end = end+size, end+size
 				continue
 			case !empty && h.BaseOffset < c.log.End:
