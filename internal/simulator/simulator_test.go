@@ -47,7 +47,7 @@ func TestSeeds(t *testing.T) {
 	var all Result
 	for _, o := range ranges {
 		o.Seeds = max(1, o.Seeds/part)
-		t.Logf("seeds %d to %d", o.From, o.From+uint64(o.Seeds)-1)
+		t.Logf("seed: %d to %d", o.From, o.From+uint64(o.Seeds)-1)
 		res := Run(o, func(f Failure) {
 			t.Errorf("%v\nreplay: go run ./internal/simulator/simulate -seed %d -v; shortest script: go run ./internal/simulator/simulate -seed %d -shrink", f, f.Seed, f.Seed)
 		})
@@ -65,7 +65,9 @@ func TestSeeds(t *testing.T) {
 			t.Error(cell)
 		}
 	}
-	t.Log("\n" + all.Summary())
+	for line := range strings.Lines(s.Table() + all.Summary()) {
+		t.Log("table: " + strings.TrimRight(line, "\n"))
+	}
 }
 
 // TestAScriptIsItsSeed: the ops that were chosen replay to the byte without the adversary.
