@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/overlay"
@@ -173,6 +174,15 @@ type end struct {
 	cpu       time.Duration
 }
 
+// killed says that a signal ended the program, as the kernel does when its processor time is used up. The time that it is told to have taken may be a little less.
+func killed(state *os.ProcessState) bool {
+	if state == nil {
+		return false
+	}
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled()
+}
+
 // run runs the program with a mutant on. A mutant that asks for more and more memory ends as red.
 func (p *program) run(ctx context.Context, number int) (end, error) {
 	const most = 8_000_000 // KiB of address space
@@ -194,7 +204,7 @@ func (p *program) run(ctx context.Context, number int) (end, error) {
 	switch {
 	case ctx.Err() != nil:
 		return end{}, context.Cause(ctx)
-	case limited.Err() != nil || e.cpu >= time.Duration(p.cpu)*time.Second:
+	case limited.Err() != nil || killed(cmd.ProcessState):
 		e.hung = true
 	case errors.As(err, &exit):
 		e.red = true

@@ -30,7 +30,7 @@ func TestAFailbackUnderAnotherName(t *testing.T) {
 		here := first.do(order{Do: "log", Topic: topic}).Log
 
 		second := begin(t, place{Dir: t.TempDir()}, "second")
-		a := second.do(order{Do: "failback", Mirror: "back", Owner: "back-worker", Topic: topic, Back: &failback{Records: p, Old: src.everything(topic), New: here}})
+		a := second.do(order{Do: "failback", Mirror: "back", Owner: "back-worker", Topic: topic, Back: &failback{Records: p, Old: src.everything(topic), OldID: src.id(topic), New: here}})
 		if a.Dropped != [2]int64{5, 8} {
 			t.Errorf("the plan gives up [%d,%d), never mirrored was [5,8)", a.Dropped[0], a.Dropped[1])
 		}
@@ -44,6 +44,7 @@ func TestAFailbackUnderAnotherName(t *testing.T) {
 type failback struct {
 	Records place
 	Old     []byte
+	OldID   mirror.TopicID // of the topic in the old source: an end that was recorded for another id says nothing of it
 	New     copied
 }
 
@@ -88,7 +89,7 @@ func (c *process) failBack(ctx context.Context, o order, a *answer) (err error) 
 	if err != nil {
 		return err
 	}
-	if _, err := old.CreateLocalTopic(memlog.LocalTopic{Name: o.Topic, Partitions: 1}); err != nil {
+	if _, err := old.CreateLocalTopic(memlog.LocalTopic{Name: o.Topic, ID: o.Back.OldID, Partitions: 1}); err != nil {
 		return err
 	}
 	for cluster, raw := range map[*memlog.Cluster][]byte{now.inMemory: o.Back.New.Bytes, old: o.Back.Old} {

@@ -121,3 +121,19 @@ func (s *source) everything(topic string) []byte {
 	}
 	return all
 }
+
+// id is a topic's id.
+func (s *source) id(topic string) mirror.TopicID {
+	s.t.Helper()
+	ctx, stop := context.WithTimeout(s.t.Context(), bound)
+	defer stop()
+	req := kmsg.NewPtrMetadataRequest()
+	asked := kmsg.NewMetadataRequestTopic()
+	asked.Topic = &topic
+	req.Topics = append(req.Topics, asked)
+	resp, err := req.RequestWith(ctx, s.client)
+	if err != nil || len(resp.Topics) != 1 {
+		s.t.Fatalf("looking up %s: %v", topic, err)
+	}
+	return resp.Topics[0].TopicID
+}
