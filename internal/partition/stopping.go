@@ -32,8 +32,8 @@ const maxMarkerWaits = 3
 
 // mustCarry says that the stop ends a start that may never have changed anything: then what the earlier stop recorded still is where the mirror ended, and has to be
 // carried into this episode before STOPPING is persisted. Recording the log's end anew would claim client writes as mirrored, and abort clients' transactions. Where there was no
-// earlier stop nothing in the log was ever mirrored: unless it is known to be a prefix of the source's by now it is the clients', or what a cut has left of theirs. A start that comes after
-// MIRRORING in the same episode, because the source topic was recreated, is not such a start.
+// earlier stop, and clients wrote the log before (WasOpen), it is theirs, or what a cut has left of theirs, unless it is known to be a prefix of the source's by now. A log that nobody found open
+// is a copy, also where its state was lost. A start that comes after MIRRORING in the same episode, because the source topic was recreated, is not such a start.
 func (c *Core) mustCarry() bool {
 	preparing := c.rec.State == statemachine.Preparing || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Preparing
 	if c.rec.FoundOpen || c.rec.Mirrored || !preparing {
@@ -76,7 +76,7 @@ func (c *Core) carryOver(err error) {
 		c.waiting = fmt.Sprintf("stopping: the destination log does not answer: %v", err)
 		c.wait(c.backoff(c.carryTries), func(c *Core, _ *Event) { c.evaluate() })
 	case !c.ended():
-		c.givesBack = c.holdsRecords()
+		c.givesBack = c.holdsRecords() && (c.rec.WasOpen || c.log.Owner == OwnerOpen)
 		c.move(statemachine.Stopping)
 	case c.log.Owner != OwnerOpen && !c.untouched():
 		c.move(statemachine.Stopping)
