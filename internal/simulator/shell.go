@@ -772,7 +772,7 @@ func (r *runner) rebuild(e *partition.Effect, how failure, ev *partition.Event) 
 func (r *runner) recovered() partition.Recovered {
 	l := r.l
 	k := partition.Recovered{From: l.end, HighestProducerID: -1}
-	open := map[int64]int64{} // looked up only
+	open := map[int64]int64{} // where each begins; only the least of them counts, so their order does not
 	for i := range l.batches {
 		h := &l.batches[i].h
 		first, isOpen := open[h.ProducerID]
