@@ -196,6 +196,7 @@ func FuzzRestore(f *testing.F) {
 // FuzzAgainstModel draws histories from the bytes: see agreesWithNaiveModel.
 func FuzzAgainstModel(f *testing.F) {
 	f.Add(slices.Repeat([]byte{0}, 800))
-	f.Add(slices.Repeat([]byte{1, 2, 3, 4, 5, 6, 7, 0}, 200))
+	f.Add(fuzzbound.Drawn(1 << 16))
+	f.Add(fuzzbound.Drawn(1<<16 + 1))
 	f.Fuzz(rapid.MakeFuzz(agreesWithNaiveModel))
 }

@@ -8,7 +8,7 @@
 // Lines that a passing test prints with one of the prefixes "seed:", "table:", "kafka:" are shown, a failed test's output is shown in full, and a skipped one's too.
 // The last line is "N passed, N failed, N skipped": the tests without sub-tests, sub-tests included.
 //
-// The exit status is 1 on a failure (of a build too), when no test ran, on a skip under CLUSTERMIRROR_KAFKA=required, and when a top-level test that testdata/tests.txt names is gone.
+// The exit status is 1 on a failure (of a build too), when no test ran, on a skip under CLUSTERMIRROR_KAFKA=required or for another reason than Kafka's absence, and when a top-level test that testdata/tests.txt names is gone.
 package main
 
 import (

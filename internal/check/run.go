@@ -241,6 +241,24 @@ func (p *pkg) failedBelow(name string) bool {
 	return false
 }
 
+// kafkaReason is what the reason of a skip for want of Kafka has in it: see internal/kafkatest.
+const kafkaReason = "kafka: "
+
+// unexplained lists, as "package name", the skipped tests that Kafka is not the reason of. A seed of a fuzz target that ends before its property has drawn enough is one:
+// nothing was looked at, and it looks green.
+func (r *run) unexplained() []string {
+	var ids []string
+	for path, p := range r.packages {
+		for name, t := range p.tests {
+			if t.result == "skip" && !t.parent && !strings.Contains(reason(t.output.String()), kafkaReason) {
+				ids = append(ids, r.short(path)+" "+name)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // ids lists the top-level tests as "package name".
 func (r *run) ids() []string {
 	var ids []string
@@ -291,6 +309,9 @@ func (r *run) finish(pol policy) bool {
 	}
 	if total.passed+total.failed+total.skipped == 0 {
 		red = append(red, "no test ran")
+	}
+	for _, id := range r.unexplained() {
+		red = append(red, fmt.Sprintf("%s skipped itself, and not for want of Kafka", id))
 	}
 	if total.skipped > 0 && pol.noSkips {
 		red = append(red, fmt.Sprintf("%d skipped under CLUSTERMIRROR_KAFKA=required", total.skipped))

@@ -86,6 +86,12 @@ func TestRed(t *testing.T) {
 			`{"Action":"skip","Package":"example.org/m/b","Test":"TestKafka"}`,
 			`{"Action":"pass","Package":"example.org/m/b"}`,
 		}, onePass...), "skipped: b TestKafka: kafka: absent", "1 passed, 0 failed, 1 skipped"},
+		{"skip without Kafka", policy{allPackages: true}, append([]string{
+			`{"Action":"run","Package":"example.org/m/b","Test":"FuzzB/seed#1"}`,
+			`{"Action":"output","Package":"example.org/m/b","Test":"FuzzB/seed#1","Output":"    fuzz.go:9: too few bytes\n"}`,
+			`{"Action":"skip","Package":"example.org/m/b","Test":"FuzzB/seed#1"}`,
+			`{"Action":"pass","Package":"example.org/m/b"}`,
+		}, onePass...), "b FuzzB/seed#1 skipped itself", "1 passed, 0 failed, 1 skipped"},
 		{"test vanished", all("a TestOne", "a TestTwo"), onePass, "test a TestTwo is gone", "1 passed, 0 failed, 0 skipped"},
 		{"package vanished", all("a TestOne", "b TestTwo"), onePass, "test b TestTwo is gone", "1 passed, 0 failed, 0 skipped"},
 		{"no test ran", all(), []string{
@@ -136,10 +142,11 @@ func TestRed(t *testing.T) {
 func TestSkipsAreGreenWhereKafkaIsNotRequired(t *testing.T) {
 	green, out := canned(t, all(), append([]string{
 		`{"Action":"run","Package":"example.org/m/b","Test":"TestKafka"}`,
+		`{"Action":"output","Package":"example.org/m/b","Test":"TestKafka","Output":"    b_test.go:9: kafka: CLUSTERMIRROR_KAFKA=off\n"}`,
 		`{"Action":"skip","Package":"example.org/m/b","Test":"TestKafka"}`,
 		`{"Action":"pass","Package":"example.org/m/b"}`,
 	}, onePass...)...)
-	if !green || lastLine(out) != "1 passed, 0 failed, 1 skipped" || !strings.Contains(out, "no reason given") {
+	if !green || lastLine(out) != "1 passed, 0 failed, 1 skipped" || !strings.Contains(out, "skipped: b TestKafka: kafka: CLUSTERMIRROR_KAFKA=off") {
 		t.Errorf("green %v:\n%s", green, out)
 	}
 }

@@ -91,7 +91,7 @@ func FuzzAppend(f *testing.F) {
 
 // FuzzFollowers draws the lives of a log and its followers from the bytes: see followersEndUpWithTheLog.
 func FuzzFollowers(f *testing.F) {
-	f.Add(bytes.Repeat([]byte{0}, 800))
-	f.Add(bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7, 0}, 200))
+	f.Add(fuzzbound.Drawn(1 << 16))
+	f.Add(fuzzbound.Drawn(1<<16 + 1))
 	f.Fuzz(rapid.MakeFuzz(followersEndUpWithTheLog))
 }
