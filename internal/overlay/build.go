@@ -66,7 +66,7 @@ func (b Builder) Test(ctx context.Context, dir, pkg string, c Changes) (binary s
 
 // Main compiles a command of the module ("./internal/casecheck") with changes into dir, and returns the binary's path.
 func (b Builder) Main(ctx context.Context, dir, pkg string, c Changes) (binary string, err error) {
-	return b.build(ctx, dir, pkg, c, "build")
+	return b.build(ctx, dir, pkg, c, "build", "-ldflags=-s -w") // nobody looks into it with a debugger
 }
 
 func (b Builder) build(ctx context.Context, dir, pkg string, c Changes, args ...string) (binary string, err error) {

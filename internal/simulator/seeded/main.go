@@ -1,12 +1,16 @@
 // Command seeded puts known bugs into the pure code, one at a time, and shows how many seeds the simulator needs to find each.
 //
 //	go run ./internal/simulator/seeded                      # every bug, in three ranges of 2,000 seeds
+//	go run ./internal/simulator/seeded -day                 # every bug, in one of the three ranges: each day the next one
 //	go run ./internal/simulator/seeded -only stale -v       # those whose name has this in it, with the line that the simulator prints
 //	go run ./internal/simulator/seeded -ranges 1 -seeds 200
 //
 // A bug is a patch under internal/simulator/testdata/bugs, with a line "bug:" and a line "why:" in front of the diff. It is applied to a copy of one file while the go command compiles the simulator.
-// The first row is the code as it is, the next ones are the controls of testdata/controls, which change the course of every run and break nothing: they must pass all of these seeds, or nothing that is
-// found is known to be a bug's. The exit status is 1 if they do not, if a bug is not found in one of the ranges, or if a patch no longer applies.
+// The first row is the code as it is, the next ones are the controls of testdata/controls, which change the course of every run and break nothing: they must pass all seeds of a range, or nothing that is
+// found in that range counts as a bug's. A "?" stands where a range ended without a rule that speaks: the program crashed, or the simulator contradicted itself; that is no find.
+//
+// The last line is "bugs: N, found: N, ranges: N, seeds in each: N"; found is what was found in every range. The exit status is 1 if a bug was not, if a patch no longer applies, or if the code as it is or
+// a control has a violation.
 package main
 
 import (
@@ -21,16 +25,20 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/clustermirror/clustermirror/internal/overlay"
 )
 
-// apart is how far the ranges lie from each other.
-const apart = 100_000
+const (
+	most  = 3       // ranges that are played if nothing else is asked for
+	apart = 100_000 // how far they lie from each other
+)
 
 func main() {
-	ranges := flag.Int("ranges", 3, "how many ranges of seeds")
+	ranges := flag.Int("ranges", most, "how many ranges of seeds")
 	seeds := flag.Int("seeds", 2000, "how many seeds in a range")
+	day := flag.Bool("day", false, "one range instead, which the day chooses")
 	only := flag.String("only", "", "only bugs whose file name contains this")
 	verbose := flag.Bool("v", false, "print the simulator's lines")
 	flag.Parse()
@@ -48,13 +56,11 @@ func main() {
 	for i := range *ranges {
 		h.From = append(h.From, uint64(i*apart)+1)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	data := filepath.Join(root, "internal", "simulator", "testdata")
-	controls, err := overlay.Read(filepath.Join(data, "controls"))
-	ok := false
-	if err == nil {
-		ok, err = run(ctx, os.Stdout, h, controls, filepath.Join(data, "bugs"), *only, *verbose)
+	if *day {
+		h.From = []uint64{ofDay(time.Now())}
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ok, err := run(ctx, os.Stdout, h, filepath.Join(root, "internal", "simulator", "testdata"), *only, *verbose)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "seeded:", err)
@@ -64,94 +70,45 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer, h overlay.Hunt, controls []*overlay.Patch, dir, only string, verbose bool) (ok bool, err error) {
-	patches, err := overlay.Read(dir)
+// ofDay is the first seed of the range of a day: each day the next one.
+func ofDay(now time.Time) uint64 {
+	days := now.Unix() / (24 * 60 * 60)
+	return uint64(days%most)*apart + 1
+}
+
+// run hunts the bugs of data/bugs beside the controls of data/controls.
+func run(ctx context.Context, out io.Writer, h overlay.Hunt, data, only string, verbose bool) (ok bool, err error) {
+	controls, err := overlay.Read(filepath.Join(data, "controls"))
 	if err != nil {
 		return false, err
 	}
-	patches = slices.DeleteFunc(patches, func(p *overlay.Patch) bool { return !strings.Contains(p.Name, only) })
-	if len(patches) == 0 {
-		return false, fmt.Errorf("no patch in %s has %q in its name", dir, only)
+	bugs, err := overlay.Read(filepath.Join(data, "bugs"))
+	if err != nil {
+		return false, err
 	}
-	for _, p := range patches {
+	bugs = slices.DeleteFunc(bugs, func(p *overlay.Patch) bool { return !strings.Contains(p.Name, only) })
+	if len(bugs) == 0 {
+		return false, fmt.Errorf("no patch in %s has %q in its name", data, only)
+	}
+	for _, p := range bugs {
 		if p.Header["bug"] == "" || p.Header["why"] == "" {
 			return false, fmt.Errorf("%s needs a line \"bug: …\" and a line \"why: …\" in front of the diff", p.Name)
 		}
 	}
-	found, ok := 0, true
-	fmt.Fprintf(out, "%-56s %-*s  %s\n", "bug", 7*len(h.From), "seeds needed", "found by")
-	none := h.Run(ctx, append([]*overlay.Patch{nil}, controls...), nil)
+	t := table{out: out, h: h, verbose: verbose, in: make([]int, len(h.From))}
+	t.head()
+	ok = true
+	t.bases = h.Run(ctx, true, append([]*overlay.Patch{nil}, controls...), nil)
 	if ctx.Err() != nil {
-		return false, ctx.Err()
+		return false, context.Cause(ctx)
 	}
-	for _, f := range none {
-		ok = harmless(out, f, len(h.From), verbose) && ok
+	for _, f := range t.bases {
+		ok = t.harmless(f) && ok
 	}
-	base := none[0]
-	if i := slices.IndexFunc(none, func(f overlay.Found) bool { return !f.None() }); i >= 0 {
-		base = none[i]
+	h.Run(ctx, false, bugs, func(f overlay.Found) { ok = t.bug(f) && ok })
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
 	}
-	h.Run(ctx, patches, func(f overlay.Found) {
-		verdict := row(out, f, base, len(h.From), verbose)
-		ok = ok && verdict
-		if verdict {
-			found++
-		}
-	})
-	fmt.Fprintf(out, "bugs: %d, found: %d, ranges: %d, seeds in each: %d\n", len(patches), found, len(h.From), h.Seeds)
-	return ok, ctx.Err()
-}
-
-// row prints what became of one patch, beside what became of the code as it is, and says whether that is good.
-func row(out io.Writer, f, base overlay.Found, ranges int, verbose bool) (ok bool) {
-	return line(out, f, f.Besides(base), ranges, verbose)
-}
-
-// harmless prints what became of the code as it is, or of a control: nothing must be found.
-func harmless(out io.Writer, f overlay.Found, ranges int, verbose bool) bool {
-	return line(out, f, f.None(), ranges, verbose)
-}
-
-func line(out io.Writer, f overlay.Found, ok bool, ranges int, verbose bool) bool {
-	name := "(the code as it is)"
-	if f.Patch != nil {
-		name = strings.TrimSuffix(f.Patch.Name, ".patch")
-	}
-	var needed, rules []string
-	for _, a := range f.Answers {
-		says := "-"
-		switch {
-		case a.Seeds > 0:
-			says = fmt.Sprint(a.Seeds)
-		case a.Rule != "":
-			says = "?"
-		}
-		needed = append(needed, fmt.Sprintf("%6s", says))
-		rule := a.Rule
-		if a.Source != "" {
-			rule += " (" + a.Source + ")"
-		}
-		if rule != "" && !slices.Contains(rules, rule) {
-			rules = append(rules, rule)
-		}
-	}
-	verdict := strings.Join(rules, "; ")
-	if f.Err != nil {
-		verdict = f.Err.Error()
-	}
-	switch {
-	case f.None() && ok:
-		verdict = "nothing, as it should be"
-	case !ok:
-		verdict = strings.TrimSpace("NOT AS IT SHOULD BE " + verdict)
-	}
-	fmt.Fprintf(out, "%-56s %-*s  %s\n", name, 7*ranges, strings.Join(needed, " "), verdict)
-	if verbose {
-		for _, a := range f.Answers {
-			if a.Line != "" {
-				fmt.Fprintln(out, "    "+a.Line)
-			}
-		}
-	}
-	return ok
+	t.foot()
+	return ok, nil
 }
