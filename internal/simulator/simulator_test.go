@@ -141,6 +141,9 @@ func TestShrink(t *testing.T) {
 		if again := shrinkWith(s, "no second stop", objects); again.String() != small.String() {
 			t.Fatal("it is not shrunk in the same way twice")
 		}
+		if again := shrinkWith(small, "no second stop", objects); again.String() != small.String() {
+			t.Fatalf("what was shrunk can be shrunk again:\n%v\n%v", small, again)
+		}
 		return
 	}
 }
