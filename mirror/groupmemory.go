@@ -110,7 +110,7 @@ type (
 		Episodes map[int32]int32    `json:"episodes,omitempty"`
 		Except   map[int32][]string `json:"except,omitempty"`
 	}
-	// partitionMemoryValues is [seen, epoch of seen, wrote, before, here, episode, renewed in minutes since 1970] in JSON, and the code behind it if there is one.
+	// partitionMemoryValues is [seen, epoch of seen, wrote, before, here, episode, renewed in minutes since 1970] in JSON, behind it the code if there is one, and true where before is theirs.
 	partitionMemoryValues partitionMemory
 	milliseconds          int64 // since 1970; 0: never
 )
@@ -141,12 +141,15 @@ func (m *milliseconds) UnmarshalJSON(b []byte) error {
 
 func (p partitionMemoryValues) MarshalJSON() ([]byte, error) {
 	b := fmt.Appendf(nil, "[%d,%d,%d,%d,%d,%d,%d", p.Seen, p.SeenEpoch, p.Wrote, p.Before, p.Here, p.Episode, millisecondsOf(p.Renewed)/minute)
-	if p.Skipped != "" {
+	if p.Skipped != "" || p.Theirs {
 		code, err := json.Marshal(p.Skipped)
 		if err != nil {
 			return nil, err
 		}
 		b = append(append(b, ','), code...)
+	}
+	if p.Theirs {
+		b = append(b, ",true"...)
 	}
 	return append(b, ']'), nil
 }
@@ -160,12 +163,12 @@ func (p *partitionMemoryValues) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	const numbers = 7
-	if len(list) != numbers && len(list) != numbers+1 {
-		return fmt.Errorf("a partition has %d values, not %d or %d", len(list), numbers, numbers+1)
+	if len(list) < numbers || len(list) > numbers+2 {
+		return fmt.Errorf("a partition has %d values, not %d to %d", len(list), numbers, numbers+2)
 	}
 	*p = partitionMemoryValues{}
 	var renewed int64
-	for i, into := range []any{&p.Seen, &p.SeenEpoch, &p.Wrote, &p.Before, &p.Here, &p.Episode, &renewed, &p.Skipped}[:len(list)] {
+	for i, into := range []any{&p.Seen, &p.SeenEpoch, &p.Wrote, &p.Before, &p.Here, &p.Episode, &renewed, &p.Skipped, &p.Theirs}[:len(list)] {
 		if bytes.Equal(list[i], []byte("null")) {
 			return errors.New("a value of a partition is null")
 		}

@@ -23,6 +23,7 @@ func rememberedGroup() groupMemory {
 		Group: "g", Active: true, Looked: lookedAt, Partitions: map[TopicPartition]partitionMemory{
 			{"orders", 10}: {Memory: metadatasync.Memory{Seen: 0, SeenEpoch: metadatasync.None, Wrote: metadatasync.None, Before: metadatasync.None}, Here: metadatasync.None, Episode: 3, Skipped: skippedActive},
 			{"orders", 2}:  {Memory: metadatasync.Memory{Seen: 1 << 40, SeenEpoch: 7, Wrote: 90, Before: 80}, Here: 90, Episode: 4, Renewed: time.Date(2026, 3, 1, 2, 2, 0, 0, time.UTC)},
+			{"orders", 3}:  {Memory: metadatasync.Memory{Seen: 90, SeenEpoch: 7, Wrote: 90, Before: 80, Theirs: true}, Here: 90, Episode: 4},
 			{"a<&>b", 0}:   forgottenPartition(),
 		},
 	}
@@ -30,7 +31,7 @@ func rememberedGroup() groupMemory {
 
 // TestGroupMemoryForm: the stored form of the first version stays readable for ever, and is written like this.
 func TestGroupMemoryForm(t *testing.T) {
-	const form = `{"v":1,"active":true,"at":1772330584567,"topics":{"a<&>b":{"0":[-1,-1,-1,-1,-1,-1,0]},"orders":{"10":[0,-1,-1,-1,-1,3,0,"active"],"2":[1099511627776,7,90,80,90,4,29538842]}}}`
+	const form = `{"v":1,"active":true,"at":1772330584567,"topics":{"a<&>b":{"0":[-1,-1,-1,-1,-1,-1,0]},"orders":{"10":[0,-1,-1,-1,-1,3,0,"active"],"2":[1099511627776,7,90,80,90,4,29538842],"3":[90,7,90,80,90,4,0,"",true]}}}`
 	got, err := rememberedGroup().encode("m")
 	if want := (Provenance{Mirror: "m", Kind: "group", Name: "g", Value: form}); err != nil || got != want {
 		t.Errorf("%+v (%v), want\n%+v", got, err, want)
@@ -72,7 +73,7 @@ func TestGroupMemoryReturns(t *testing.T) {
 				g.Partitions = map[TopicPartition]partitionMemory{}
 			}
 			g.Partitions[TopicPartition{rapid.String().Draw(t, "topic"), rapid.Int32Min(0).Draw(t, "partition")}] = partitionMemory{
-				Memory: metadatasync.Memory{Seen: offset.Draw(t, "seen"), SeenEpoch: rapid.Int32Min(metadatasync.None).Draw(t, "epoch"), Wrote: offset.Draw(t, "wrote"), Before: offset.Draw(t, "before")},
+				Memory: metadatasync.Memory{Seen: offset.Draw(t, "seen"), SeenEpoch: rapid.Int32Min(metadatasync.None).Draw(t, "epoch"), Wrote: offset.Draw(t, "wrote"), Before: offset.Draw(t, "before"), Theirs: rapid.Bool().Draw(t, "theirs")},
 				Here:   offset.Draw(t, "here"), Episode: rapid.Int32Min(metadatasync.None).Draw(t, "episode"), Renewed: (milliseconds(rapid.Int64Range(0, lastMillisecond/int64(minute)).Draw(t, "renewed")) * minute).time(),
 				Skipped: rapid.SampledFrom([]string{"", skippedMoved, "\"<\u2028"}).Draw(t, "skipped"),
 			}
@@ -125,7 +126,8 @@ func TestGroupMemoryRefused(t *testing.T) {
 		{"group", `{"v":1,"at":-1}`, "no moment", false},
 		{"group", `{"v":1,"at":9223372036854775807}`, "no moment", false},
 		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3]}}}`, "has 3 values", false},
-		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,4,5,6,7,"a",9]}}}`, "has 9 values", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,4,5,6,7,"a",true,10]}}}`, "has 10 values", false},
+		{"group", `{"v":1,"topics":{"t":{"0":[1,2,3,4,5,6,7,"a",9]}}}`, "cannot unmarshal", false},
 		{"group", `{"v":1,"topics":{"t":{"0":[-2,2,3,4,5,6,7]}}}`, "below -1", false},
 		{"group", `{"v":1,"topics":{"t":{"0":[1,2,null,4,5,6,7]}}}`, "null", false},
 		{"group", `{"v":1,"topics":{"t":{"-1":[1,2,3,4,5,6,7]}}}`, "partition -1", false},

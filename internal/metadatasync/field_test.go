@@ -113,6 +113,15 @@ func TestF57AGroupIsTakenOverWhenTheSourcePassesIt(t *testing.T) {
 	want(t, "the write was done and the source rewinds", Decide(look), 100, InStep)
 	look = Look{Source: off(950), Destination: off(900), Copy: c, Memory: wrote(950, 500)}
 	want(t, "the source has been there since before", Decide(look), None, Moved)
+
+	look = Look{Source: off(950), Destination: off(920), Copy: c, Memory: over.Memory}
+	again := Decide(look)
+	want(t, "the write was done, or not, and somebody has moved it since", again, None, Moved)
+	look.Destination, look.Memory = off(900), again.Memory
+	want(t, "and to where it was before", Decide(look), None, Moved)
+	active := Decide(Look{Source: off(950), Destination: off(900), Copy: c, Memory: over.Memory, Active: true})
+	want(t, "the write was refused, because it has members", active, None, IsActive)
+	want(t, "they have left it there", Decide(Look{Source: off(950), Destination: off(900), Copy: c, Memory: active.Memory}), None, Moved)
 }
 
 // It is where the source has it, and the mirror did not bring it there: it stays somebody else's.

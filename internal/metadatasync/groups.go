@@ -52,9 +52,10 @@ type Memory struct {
 	Seen      int64 // where the source had it when it was looked at last; None: never
 	SeenEpoch int32
 	Wrote     int64 // what was written at the destination last and is the mirror's there; None: nothing, or somebody has moved it since
-	// Before is what the mirror had there before that write: as long as nobody knows that the write was done, either is its own. It is Wrote where there was nothing, and when the write is
-	// known to be done. It is None where Wrote is, and where it was somebody else's: then only what was written is the mirror's.
+	// Before is what the destination had before that write: as long as nobody knows that the write was done, either is the mirror's. It is Wrote where there was nothing, and when the write is
+	// known to be done, and None where Wrote is.
 	Before int64
+	Theirs bool // Before was somebody else's, from whom the group is being taken over: then only Wrote is the mirror's
 }
 
 // Forgotten is the memory of a group that was never looked at.
@@ -62,14 +63,16 @@ func Forgotten() Memory { return Memory{Seen: None, SeenEpoch: None, Wrote: None
 
 // own says that what the destination has is what the mirror left there, or nothing.
 func (m Memory) own(destination *Offset) bool {
-	return destination == nil || m.Wrote != None && (destination.Offset == m.Wrote || destination.Offset == m.Before)
+	return destination == nil || m.Wrote != None && (destination.Offset == m.Wrote || destination.Offset == m.Before && !m.Theirs)
 }
 
-// taking says that the group is being taken over from somebody else, and it is not known that this was written.
-func (m Memory) taking() bool { return m.Wrote != None && m.Before == None }
+// taking says that the group is to be taken over from where somebody else has it still: that was decided, and not written. Where they have moved it since, it is theirs again.
+func (m Memory) taking(destination *Offset) bool {
+	return m.Theirs && destination != nil && destination.Offset == m.Before
+}
 
-// wrote is the memory of a write; before is what it replaces of the mirror's.
-func (m *Memory) wrote(to, before int64) { m.Wrote, m.Before = to, before }
+// wrote is the memory of a write; before is what it replaces, of the mirror's.
+func (m *Memory) wrote(to, before int64) { m.Wrote, m.Before, m.Theirs = to, before, false }
 
 // settle ends what is not known of the last write, now that the group has members: what it is at from here on may be theirs. What a write was to bring it back from, members may have read up
 // to again, so it is theirs; what a write was to bring it forward from, they do not come back to, so the write was not done.
@@ -77,7 +80,7 @@ func (m *Memory) settle(destination *Offset) {
 	switch {
 	case destination != nil && m.Wrote != None && destination.Offset == m.Wrote:
 		m.wrote(m.Wrote, m.Wrote)
-	case destination != nil && destination.Offset == m.Before && m.Before < m.Wrote:
+	case destination != nil && destination.Offset == m.Before && m.Before < m.Wrote && !m.Theirs:
 		m.wrote(m.Before, m.Before)
 	default:
 		m.wrote(None, None)
@@ -156,9 +159,10 @@ func Decide(l Look) Decision {
 	case own:
 		d.Write = &to
 		d.Memory.wrote(to.Offset, l.Destination.Offset)
-	case to.Offset > l.Destination.Offset && (moved || l.Memory.taking()):
+	case to.Offset > l.Destination.Offset && (moved || l.Memory.taking(l.Destination)):
 		d.Write = &to
-		d.Memory.wrote(to.Offset, None)
+		d.Memory.wrote(to.Offset, l.Destination.Offset)
+		d.Memory.Theirs = true
 	default:
 		d.Memory.wrote(None, None)
 		d.Reason = Moved

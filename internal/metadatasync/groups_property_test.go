@@ -107,7 +107,7 @@ func (m *groupModel) check(t *rapid.T, w Offset) {
 		t.Fatalf("wrote %+v once more, over %+v", w, *m.destination)
 	case m.by == byOthers && !m.first && w.Offset <= m.destination.Offset:
 		t.Fatalf("moved somebody else's group from %d back to %d", m.destination.Offset, w.Offset)
-	case m.by == byOthers && !m.first && m.source.Offset == m.memory.Seen && !m.due && !m.memory.taking():
+	case m.by == byOthers && !m.first && m.source.Offset == m.memory.Seen && !m.due && !m.memory.taking(m.destination):
 		t.Fatalf("moved somebody else's group to %d though it stands still at the source", w.Offset)
 	}
 }

@@ -61,7 +61,6 @@ func newAdversary(w *world, rng *rand.Rand) *adversary {
 	some(func() string { return fmt.Sprintf("lead %s none", a.log()) })
 	some(a.trim)
 	some(func() string { return "compact " + a.log() })
-	some(a.group)
 	some(func() string { return fmt.Sprintf("fence %s by=%d", a.log(), 1+a.rng.IntN(3)) })
 	some(func() string { return "full " + a.log() })
 	some(func() string { return fmt.Sprintf("slow %s by=%dms", a.log(), 1+a.rng.IntN(400)) })
@@ -109,6 +108,7 @@ func newAdversary(w *world, rng *rand.Rand) *adversary {
 			return fmt.Sprintf("consent %s %d from=%d to=%d episode=%d", a.busy(), a.partition(), from, from+a.rng.IntN(40), a.rng.IntN(6))
 		})
 	}
+	a.clients(some)
 	return a
 }
 
@@ -220,24 +220,6 @@ func (a *adversary) unclean() string {
 		return fmt.Sprintf("produce %s n=%d", at, 1+a.rng.IntN(4))
 	}
 	return fmt.Sprintf("elect %s unclean%s", at, a.stale())
-}
-
-// group lets consumers read on, mostly where they write, now and then back, and now and then at a copy.
-func (a *adversary) group() string {
-	c, name := a.primary(), a.pick("g1", "g2")
-	switch a.rng.IntN(12) {
-	case 0:
-		c = a.cluster()
-	case 1:
-		return fmt.Sprintf("join %s %s", a.cluster(), name)
-	case 2, 3:
-		return fmt.Sprintf("leave %s %s", a.cluster(), name)
-	}
-	p, to := a.partition(), ""
-	if l := a.w.cluster(c).log("orders", int32(p)); l != nil && l.high > l.start && a.rng.IntN(3) == 0 {
-		to = fmt.Sprintf(" to=%d", l.start+int64(a.rng.IntN(int(l.high-l.start))))
-	}
-	return fmt.Sprintf("group %s orders-%d name=%s%s", c, p, name, to)
 }
 
 func (a *adversary) trim() string {

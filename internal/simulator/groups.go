@@ -27,11 +27,18 @@ type member struct {
 	name string
 }
 
-// placed is where a group is in one log.
+// placed is where a group is in one log, and who put it there.
 type placed struct {
 	name string
 	l    *partitionLog
 	at   metadatasync.Offset
+	who  model.Who
+}
+
+// groupFault is how writes of groups go wrong at a cluster.
+type groupFault struct {
+	slow time.Duration
+	hang int // writes that never end: a client that does not listen to its context
 }
 
 // memory is what a mirror remembers, durably, of a group in one partition.
@@ -80,7 +87,7 @@ func (w *world) place(name string, l *partitionLog, at metadatasync.Offset, who 
 		p = &placed{name: name, l: l}
 		w.groups.placed = append(w.groups.placed, p)
 	}
-	p.at = at
+	p.at, p.who = at, who
 	w.say("group %s of %v is at %d", name, l.at, at.Offset)
 	w.tell(func(m *model.World) { m.Committed(l.at, who, name, at.Offset, at.LeaderEpoch) })
 }
@@ -103,7 +110,48 @@ func opGroup(w *world, l *partitionLog, o *words) {
 		return
 	}
 	to := min(max(o.number("to", l.high), l.start), l.high)
-	w.place(name, l, metadatasync.Offset{Offset: to, LeaderEpoch: l.epochBelow(to)}, model.Clients)
+	at := metadatasync.Offset{Offset: to, LeaderEpoch: l.epochBelow(to)}
+	if o.has("latest") {
+		at.LeaderEpoch = l.epoch
+	}
+	w.place(name, l, at, model.Clients)
+}
+
+// opForget lets a cluster forget a group without members: it was deleted, or nobody came for too long.
+func opForget(w *world, o *words) error {
+	c, name := w.cluster(o.arg(0)), o.arg(1)
+	if c == nil || name == "" {
+		return errors.New("cluster and group are wanted")
+	}
+	if c.lost || w.groups.isActive(c, name) {
+		return nil
+	}
+	keep := w.groups.placed[:0:0]
+	for _, p := range w.groups.placed {
+		if p.name == name && p.l.c == c {
+			w.say("group %s of %v is forgotten", name, p.l.at)
+			w.tell(func(m *model.World) { m.Forgotten(p.l.at, name) })
+			continue
+		}
+		keep = append(keep, p)
+	}
+	w.groups.placed = keep
+	return nil
+}
+
+// opGroups lets writes of groups go wrong at a cluster.
+func opGroups(w *world, o *words) error {
+	c := w.cluster(o.arg(0))
+	if c == nil {
+		return errors.New("a cluster is wanted")
+	}
+	switch {
+	case o.has("slow"):
+		c.groupFail.slow = min(o.duration("by"), callBound)
+	case o.has("hang"):
+		c.groupFail.hang = int(min(o.number("n", 1), 20))
+	}
+	return nil
 }
 
 // opMembers lets a group have members at a cluster, or none.
@@ -202,15 +250,20 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 	r.moving++
 	k.busy = w.now + callBound
 	w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name) })
-	takes := l.slow + w.jitter(r.purpose(40), 100*time.Microsecond, 40*time.Millisecond)
+	f := &l.c.groupFail
+	takes := l.slow + f.slow + w.jitter(r.purpose(40), 100*time.Microsecond, 40*time.Millisecond)
+	if f.slow > 0 {
+		w.stats.fault("slow group write", r.state)
+	}
 	switch n := w.draw(r.purpose(41)) % 32; {
 	case n < 4:
 		takes += w.jitter(r.purpose(42), 0, 3*time.Second)
-	case n == 4 && w.cfg.Seed%8 == 0:
+	case f.hang > 0:
+		f.hang--
 		w.stats.fault("group write never ends", r.state)
 		return
 	}
-	w.after(takes, func() {
+	w.after(min(takes, callBound-time.Millisecond), func() { // a write is given up when its bound has passed
 		r.moving--
 		k.busy = 0
 		missed := func(why string) { // what was not written is not remembered
@@ -219,10 +272,10 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 			k.Memory = prior
 		}
 		switch now := w.groups.find(k.name, l); {
-		case l.gone || l.c.lost:
+		case l.gone || l.c.lost || r.m.newest() != r.p: // a commit is fenced by nothing: that what an overtaken process has under way comes late is left out
 		case w.groups.isActive(l.c, k.name):
 			missed("group refused: it has members")
-		case now == nil && look.Destination != nil, now != nil && (look.Destination == nil || now.at.Offset != look.Destination.Offset):
+		case now == nil && look.Destination != nil, now != nil && now.who != model.Mirror && (look.Destination == nil || now.at.Offset != look.Destination.Offset):
 			missed("group moved by somebody in this moment")
 		default:
 			w.place(k.name, l, to, model.Mirror)

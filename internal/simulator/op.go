@@ -88,8 +88,10 @@ var verbs = []struct {
 	{"elect", onLog(opElect)},        // elect A orders-0 [unclean] [stale=2s]
 	{"fault", onMirror(opFault)},     // fault a-to-b Append before|after|half
 	{"fence", onLog(opFence)},        // fence B orders-0 [by=2]: somebody raises the leader epoch
+	{"forget", opForget},             // forget B g1: the cluster forgets where the group is
 	{"full", onLog(opFull)},          // full B orders-0
-	{"group", onLog(opGroup)},        // group A orders-0 name=g1 [to=12]: consumers of a group have read up to there
+	{"group", onLog(opGroup)},        // group A orders-0 name=g1 [to=12] [latest]: consumers of a group have read up to there; latest: and commit the leader epoch that they know, not that of what they read
+	{"groups", opGroups},             // groups B slow [by=2s]|hang [n=1]: what mirrors write of groups takes so long, or so many writes never end
 	{"hold", onMirror(opHold)},       // hold a-to-b: the newest process stands still
 	{"join", opMembers},              // join B g1: the group has members there
 	{"lag", onLog(opLag)},            // lag A orders-0 [n=1]: followers do not follow

@@ -172,7 +172,7 @@ func (w *world) heal() {
 	}
 	for _, c := range w.clusters {
 		w.lose(c, false)
-		c.storeFail = storeFault{}
+		c.storeFail, c.groupFail = storeFault{}, groupFault{}
 	}
 	w.logs(func(l *partitionLog) {
 		l.full, l.slow, l.noLeader = false, 0, false

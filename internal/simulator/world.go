@@ -72,6 +72,7 @@ type cluster struct {
 	nextID      int64 // producer id that is given next
 	lost        bool  // nobody answers any more
 	storeFail   storeFault
+	groupFail   groupFault
 }
 
 type topic struct {

@@ -33,6 +33,11 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	g.offset, g.who = offset, who
 }
 
+// Forgotten: a cluster knows no more where a group is.
+func (w *World) Forgotten(at At, name string) {
+	w.groups = slices.DeleteFunc(w.groups, func(g *group) bool { return g.at == at && g.name == name })
+}
+
 // Saw: the mirror's process was told where the source has a group. The first time in an episode it takes an idle group over, wherever that is: what the copy has is from before. From then on what
 // somebody commits at the copy stays until the source's group has moved since (decisions 12, 17).
 func (w *World) Saw(of Of, name string, offset int64) {
@@ -71,7 +76,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	if end := m.ended(); s == stopping && end != nil && end.LMO >= 0 {
 		limit = min(limit, end.LMO)
 	}
-	w.must(!l.open && s != stopped && s != paused && m.record.State != stopped, "group late", "decision 12, spec §6", "%v: group %s is moved to %d in state %d, open %v", l.at, g.name, offset, s, l.open)
+	w.must(!l.open && s != stopped && s != paused && m.record.State != stopped && !m.over(l), "group late", "decision 12, spec §6", "%v: group %s is moved to %d in state %d, open %v", l.at, g.name, offset, s, l.open)
 	start := l.start
 	if room, told := m.room["group "+g.name]; told && s != stopping { // the log may have been cut since
 		start, limit = min(start, room.from), max(limit, room.to)
@@ -79,6 +84,12 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	w.must(offset >= start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
 	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
+}
+
+// over says that clients have the log, and have written it since the mirror ended, although its gate may be closed now.
+func (m *member) over(l *log) bool {
+	end := m.ended()
+	return end != nil && end.LMO >= 0 && l.theirs && len(l.from(end.LMO)) > 0 && l.batches[len(l.batches)-1].who == Clients
 }
 
 // restGroups: idle groups that the source has are where it has them, within the copy, but for those that somebody else has moved there in this episode.

@@ -789,6 +789,16 @@ var ruleStories = []struct {
 		t.Active("B", "g", wrong)
 		t.Committed(b, Mirror, "g", 6, 1)
 	}},
+	{"group late", func(t *tale, wrong bool) { // clients have written behind the marks; the gate was closed by a restart, and a start was refused
+		t.failsOver()
+		t.Gate(b, Cluster, "", false)
+		t.Wished(ab, WantMirroring)
+		t.goes(ab, preparing)
+		t.Wished(ab, WantStopped)
+		t.goes(ab, stopping)
+		t.StoredEnd(ab, End{LME: 1, LMO: 6, Episode: 2, SourceCluster: "A"})
+		t.Committed(b, pick(wrong, Mirror, Clients), "g", 6, 1)
+	}},
 	{"group late", func(t *tale, wrong bool) {
 		t.mirrors()
 		if wrong {
@@ -910,6 +920,16 @@ var ruleStories = []struct {
 		t.Committed(b, Mirror, "g", 3, 1)
 		if wrong { // a deliberate rewind is followed
 			t.Committed(a, Clients, "g", 1, 1)
+		}
+		t.Rest(ab)
+	}},
+	{"rest groups", func(t *tale, wrong bool) { // one that the destination has forgotten is written again
+		t.mirrors()
+		t.Committed(a, Clients, "g", 3, 1)
+		t.Committed(b, Mirror, "g", 3, 1)
+		t.Forgotten(b, "g")
+		if !wrong {
+			t.Committed(b, Mirror, "g", 3, 1)
 		}
 		t.Rest(ab)
 	}},

@@ -1,0 +1,92 @@
+package simulator
+
+import (
+	"fmt"
+	"time"
+)
+
+// clients adds what consumers do, and begins some runs with a story about groups.
+func (a *adversary) clients(some func(func() string)) {
+	some(a.group)
+	some(func() string {
+		return fmt.Sprintf("groups %s %s", a.cluster(), a.pick("hang", "slow", fmt.Sprintf("slow by=%dms", 100+a.rng.IntN(4000))))
+	})
+	switch a.rng.IntN(24) {
+	case 0, 1:
+		a.tell(a.writtenDuringAStop)
+	case 2, 3:
+		a.tell(a.neverWritten)
+	case 4, 5, 6:
+		a.tell(a.stoppedBehindClients)
+	case 7:
+		a.tell(a.movedAtTheCopy)
+	}
+}
+
+// tell begins the run with a story.
+func (a *adversary) tell(story func() []string) {
+	a.open = append(a.open, story()...)
+}
+
+// ran is a pause of least to most.
+func (a *adversary) ran(least, most time.Duration) string {
+	return fmt.Sprintf("run %dms", (least + time.Duration(a.rng.Int64N(int64(most-least)))).Milliseconds())
+}
+
+// mirrored is a copy at B, and consumers of it that have read some of it.
+func (a *adversary) mirrored() []string {
+	return []string{
+		fmt.Sprintf("produce A orders-0 n=%d", 2+a.rng.IntN(5)), "start a-to-b", a.ran(time.Second, 2*time.Second),
+		fmt.Sprintf("group A orders-0 name=g1 to=%d", 1+a.rng.IntN(3)), a.ran(groupsEvery, groupsEvery+2*time.Second), fmt.Sprintf("produce A orders-0 n=%d", 1+a.rng.IntN(5)),
+	}
+}
+
+// writtenDuringAStop: writes of groups are under way for long when a stop comes.
+func (a *adversary) writtenDuringAStop() []string {
+	return append(a.mirrored(), fmt.Sprintf("groups B slow by=%dms", 1000+a.rng.IntN(3500)), "group A orders-0 name=g1", a.ran(time.Second, groupsEvery+time.Second), "stop a-to-b", a.ran(time.Millisecond, 3*time.Second))
+}
+
+// neverWritten: writes of groups do not end, and a stop has to.
+func (a *adversary) neverWritten() []string {
+	return append(a.mirrored(), "groups B hang", "group A orders-0 name=g1", a.ran(groupsEvery, groupsEvery+time.Second), "stop a-to-b", a.ran(time.Millisecond, 10*time.Second))
+}
+
+// movedAtTheCopy: somebody commits at the copy, mostly behind where the source's group stands, which goes on, or does not.
+func (a *adversary) movedAtTheCopy() []string {
+	story := append(a.mirrored(), "group A orders-0 name=g1", a.ran(groupsEvery, groupsEvery+time.Second), fmt.Sprintf("group B orders-0 name=g1 to=%d", 1+a.rng.IntN(4)))
+	story = append(story, a.pick("step 1", fmt.Sprintf("group A orders-0 name=g1 to=%d", 2+a.rng.IntN(4))), a.ran(time.Second, groupsEvery+time.Second))
+	return append(story, a.pick("step 1", fmt.Sprintf("group B orders-0 name=g1 to=%d", 1+a.rng.IntN(4))), a.ran(groupsEvery, groupsEvery+time.Second))
+}
+
+// stoppedBehindClients: after a failover clients write and consumers are moved, or forgotten; then a start is refused, and stopped.
+func (a *adversary) stoppedBehindClients() []string {
+	story := a.mirrored()
+	if a.rng.IntN(2) == 0 {
+		story = append(story, "join B g1")
+	}
+	story = append(story, "stop a-to-b", a.ran(time.Second, 3*time.Second), "produce B orders-0 n=2", "leave B g1", a.pick("forget B g1", "group B orders-0 name=g1", "step 1"), "produce B orders-0",
+		a.pick("crash a-to-b", "step 1"), "launch a-to-b", "start a-to-b", a.ran(time.Second, 3*time.Second))
+	return append(story, a.pick("crash a-to-b", "step 1"), "launch a-to-b", "stop a-to-b", a.ran(time.Second, 3*time.Second))
+}
+
+// group lets consumers read on, mostly where they write, now and then back, and now and then at a copy.
+func (a *adversary) group() string {
+	c, name := a.primary(), a.pick("g1", "g2")
+	switch a.rng.IntN(12) {
+	case 0:
+		c = a.cluster()
+	case 1:
+		return fmt.Sprintf("join %s %s", a.cluster(), name)
+	case 2, 3:
+		return fmt.Sprintf("leave %s %s", a.cluster(), name)
+	case 4:
+		if a.rng.IntN(3) == 0 {
+			return fmt.Sprintf("forget %s %s", a.cluster(), name)
+		}
+	}
+	p, to := a.partition(), ""
+	if l := a.w.cluster(c).log("orders", int32(p)); l != nil && l.high > l.start && a.rng.IntN(3) == 0 {
+		to = fmt.Sprintf(" to=%d", l.start+int64(a.rng.IntN(int(l.high-l.start))))
+	}
+	return fmt.Sprintf("group %s orders-%d name=%s%s%s", c, p, name, to, a.pick("", "", "", " latest"))
+}
