@@ -198,6 +198,7 @@ func TestGroupStatuses(t *testing.T) {
 		{Group: "g", Active: true, Seen: lookedAt, Partitions: []GroupPartitionStatus{
 			{TopicPartition: TopicPartition{"a<&>b", 0}, Source: Unknown, Written: Unknown, Here: Unknown},
 			{TopicPartition: TopicPartition{"orders", 2}, Source: 1 << 40, Written: 90, Here: 90},
+			{TopicPartition: TopicPartition{"orders", 3}, Source: 90, Written: 90, Here: 90},
 			{TopicPartition: TopicPartition{"orders", 10}, Source: 0, Written: Unknown, Here: Unknown, Skipped: "active at the destination"},
 		}},
 	}
