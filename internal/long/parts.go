@@ -13,6 +13,12 @@ import (
 // order is the order of the parts.
 var order = []string{"sim", "chaos", "fuzz", "mutants", "bugs"}
 
+// timed says whether a part takes the time that it is given: it has a share of it. The others are done when they are done, and have a bound of their own.
+func timed(part string) bool { return part != "bugs" }
+
+// bugsBound is how long the known bugs may take, many times what they take on two cores.
+const bugsBound = time.Hour
+
 // parts are what runs. Each returns when its time is over, when it is done, or when ctx ends.
 var parts = map[string]func(ctx context.Context, r *run) error{
 	"sim": func(ctx context.Context, r *run) error {
@@ -39,6 +45,7 @@ var parts = map[string]func(ctx context.Context, r *run) error{
 		return err
 	},
 	"bugs": func(ctx context.Context, r *run) error {
+		r.long = bugsBound
 		err := r.bounded(ctx, "go", "run", "./internal/simulator/seeded")
 		r.last()
 		return err

@@ -89,3 +89,10 @@ func TestEveryPartRuns(t *testing.T) {
 		}
 	}
 }
+
+// TestAShareIsForThoseThatTakeTime: the known bugs take no share, and no share bounds them.
+func TestAShareIsForThoseThatTakeTime(t *testing.T) {
+	if got := each(40 * time.Minute); got != 10*time.Minute {
+		t.Errorf("each of the four that share has %v", got)
+	}
+}

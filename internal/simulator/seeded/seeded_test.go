@@ -113,7 +113,7 @@ func TestSeeded(t *testing.T) {
 }
 
 // Where the code as it is has a violation nothing counts, and all of its seeds are shown.
-func TestCodeThatIsRedAsItIs(t *testing.T) {
+func TestCodeThatIsRedAsItIsIsReported(t *testing.T) {
 	red := strings.NewReplacer("func Limit", "func Other", "package p", "package p\n\nfunc Limit(n int) int { return n }").Replace(limit)
 	patch := strings.ReplaceAll(bug, "Limit", "Other")
 	says(t, module(t, red, map[string]string{"bugs/limit.patch": patch}), false, "(the code as it is) 41 41 NOT AS IT SHOULD BE the limit (spec §1, decision 2) seed 41 step 3", "seed 1049 step 3",
