@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -195,11 +197,36 @@ func wokeUp(before, after, successor []byte) (added int, problem string) {
 	return len(after) - len(before), ""
 }
 
+// holdUnlocked holds a process up outside of the moments in which it has the lock of the states' folder, or its place in the queue for it: a process that stands still with the lock keeps
+// every other one out until it goes on or is killed. mirror/filestore says so, and names the process.
+func (w *world) holdUnlocked(p *process) {
+	states := filepath.Join(w.folder, "states")
+	eventually(w.t, p.name+" stands still without the lock of "+states, func() (bool, string) {
+		p.hold()
+		for _, path := range []string{states, filepath.Join(states, "lock.next")} {
+			f, err := os.Open(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+			f.Close() // and with it the lock
+			if err != nil {
+				p.release()
+				return false, path + " is locked"
+			}
+		}
+		return true, ""
+	})
+}
+
 // takeOver holds a mirror's process up for longer than its lease. Another one takes over under its name, on a copy of its disk, and the first one has to see that and change nothing.
 func (w *world) takeOver() {
 	const lease = 9 * time.Second // three heartbeats of three seconds
 	first := w.m
-	first.hold()
+	w.holdUnlocked(first)
 	held := time.Now()
 	w.disks++
 	if err := os.CopyFS(filepath.Join(w.folder, fmt.Sprintf("copy-%d", w.disks)), os.DirFS(first.Dir)); err != nil {
