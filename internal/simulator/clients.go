@@ -224,13 +224,13 @@ func (l *partitionLog) compact() bool {
 	var list, kept []held
 	for i := range l.batches {
 		b := &l.batches[i]
-		if i == len(l.batches)-1 || b.h.NextOffset() > l.high || b.h.BaseOffset < l.start || b.h.Control() || b.h.Transactional() {
+		if i == len(l.batches)-1 || b.next() > l.high || b.h.BaseOffset < l.start || b.h.Control() || b.h.Transactional() {
 			kept = append(kept, *b)
 			continue
 		}
 		how := l.w.draw(fingerprintOf(l.at)*31+40) % 4
 		if how == 0 && b.h.ProducerID < 0 && i > 0 {
-			from, to = first(from, b.h.BaseOffset), b.h.NextOffset()
+			from, to = first(from, b.h.BaseOffset), b.next()
 			continue
 		}
 		if how == 1 && b.h.RecordCount > 1 {
@@ -244,7 +244,7 @@ func (l *partitionLog) compact() bool {
 				BaseOffset: h.BaseOffset, LeaderEpoch: h.LeaderEpoch, LastOffsetDelta: h.LastOffsetDelta, ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch,
 				BaseSequence: h.BaseSequence, BaseTimestamp: h.BaseTimestamp, MaxTimestamp: h.MaxTimestamp, Records: records[1:],
 			})
-			from, to = first(from, h.BaseOffset), h.NextOffset()
+			from, to = first(from, h.BaseOffset), b.next()
 			kept = append(kept, heldFrom(smaller)...)
 			continue
 		}
@@ -254,11 +254,11 @@ func (l *partitionLog) compact() bool {
 		return false
 	}
 	for i := range kept {
-		if kept[i].h.BaseOffset >= from && kept[i].h.NextOffset() <= to {
+		if kept[i].h.BaseOffset >= from && kept[i].next() <= to {
 			list = append(list, kept[i])
 		}
 	}
-	l.batches = kept
+	l.batches, l.former = kept, nil
 	l.changed = true
 	l.w.tell(func(m *model.World) { m.Compacted(l.at, from, to, facts(list)) })
 	return true

@@ -24,6 +24,7 @@ type Config struct {
 	Diverging  bool  // the source's fetch replies tell of diverging epochs
 	NoEpochs   bool  // the source does not answer for ends of epochs
 	Blind      bool  // the source's metadata tell no leader epochs
+	Unfenced   bool  // the source's brokers do not look at the leader epoch of a request (older than KIP-320)
 }
 
 // drawConfig draws a header.
@@ -33,7 +34,13 @@ func drawConfig(r *rand.Rand) Config {
 		Seed: r.Uint64() >> 16, Partitions: int32(1 + r.IntN(2)), Recovers: pick("no", "no", "all", "less", "nothing"), Piece: int32(r.IntN(4)), Reply: int32(1 + r.IntN(6)),
 		Bumps: int32(r.IntN(2)), Closes: r.IntN(3) == 0, Diverging: r.IntN(3) > 0,
 	}
-	c.Blind = r.IntN(8) == 0
+	switch r.IntN(24) {
+	case 0, 1, 2:
+		c.Blind = true
+	case 3, 4:
+		c.NoEpochs, c.Diverging = true, false
+	}
+	c.Unfenced = r.IntN(8) == 0
 	if r.IntN(3) == 0 {
 		c.Loss = partition.LossPolicy(r.IntN(3))
 	}
@@ -45,8 +52,8 @@ func drawConfig(r *rand.Rand) Config {
 
 // String is the header's line.
 func (c Config) String() string {
-	return fmt.Sprintf("config seed=%d partitions=%d loss=%v floor=%d recovers=%s piece=%d reply=%d max-batch=%d bumps=%d closes=%v diverging=%v no-epochs=%v blind=%v",
-		c.Seed, c.Partitions, c.Loss, c.Floor, c.Recovers, c.Piece, c.Reply, c.MaxBatch, c.Bumps, c.Closes, c.Diverging, c.NoEpochs, c.Blind)
+	return fmt.Sprintf("config seed=%d partitions=%d loss=%v floor=%d recovers=%s piece=%d reply=%d max-batch=%d bumps=%d closes=%v diverging=%v no-epochs=%v blind=%v unfenced=%v",
+		c.Seed, c.Partitions, c.Loss, c.Floor, c.Recovers, c.Piece, c.Reply, c.MaxBatch, c.Bumps, c.Closes, c.Diverging, c.NoEpochs, c.Blind, c.Unfenced)
 }
 
 // parseConfig reads a header's line. What it does not name is as it is by default.
@@ -88,6 +95,8 @@ func parseConfig(line string) (Config, error) {
 			c.Blind, err = strconv.ParseBool(value)
 		case "no-epochs":
 			c.NoEpochs, err = strconv.ParseBool(value)
+		case "unfenced":
+			c.Unfenced, err = strconv.ParseBool(value)
 		default:
 			err = fmt.Errorf("config: unknown name %q", name)
 		}

@@ -20,6 +20,7 @@ type adversary struct {
 	calm bool
 	idle bool     // mirrors are paused often
 	open []string // ops to begin with
+	plan []act    // what is to happen after that
 	next *mirror
 }
 
@@ -55,7 +56,16 @@ func newAdversary(w *world, rng *rand.Rand) *adversary {
 	some(a.transaction)
 	some(a.transaction)
 	some(func() string { return fmt.Sprintf("elect %s%s", a.log(), a.stale()) })
-	some(a.unclean)
+	if !w.cfg.NoEpochs { // nobody could see what an unclean election does there
+		some(a.unclean)
+	}
+	if w.cfg.Unfenced { // a broker that leads again under a newer epoch goes on answering those who ask under the old one
+		a.add(10, func() string {
+			op := fmt.Sprintf("elect %s orders-%d", a.primary(), a.partition())
+			a.open = append(a.open, op)
+			return op
+		})
+	}
 	some(func() string { return fmt.Sprintf("lag %s n=%d", a.log(), 1+a.rng.IntN(2)) })
 	some(func() string { return fmt.Sprintf("shrink %s", a.log()) })
 	some(func() string { return fmt.Sprintf("lead %s none", a.log()) })
@@ -109,6 +119,11 @@ func newAdversary(w *world, rng *rand.Rand) *adversary {
 		})
 	}
 	a.clients(some)
+	if rng.IntN(2) == 0 {
+		for range 1 + rng.IntN(2) {
+			a.scene()
+		}
+	}
 	return a
 }
 
@@ -123,6 +138,15 @@ func (a *adversary) choose() string {
 		op := a.open[0]
 		a.open = a.open[1:]
 		return op
+	}
+	for len(a.plan) > 0 {
+		if a.rng.IntN(30) == 0 { // a scene that is disturbed may become another one
+			break
+		}
+		if op := a.plan[0](); op != "" {
+			return op
+		}
+		a.plan = a.plan[1:]
 	}
 	if a.rng.IntN(100) < a.pace {
 		if op := a.life(); op != "" {
@@ -219,6 +243,9 @@ func (a *adversary) unclean() string {
 	case a.rng.IntN(2) == 0:
 		return fmt.Sprintf("produce %s n=%d", at, 1+a.rng.IntN(4))
 	}
+	if l.former != nil && a.rng.IntN(3) == 0 {
+		return fmt.Sprintf("elect %s former", at)
+	}
 	return fmt.Sprintf("elect %s unclean%s", at, a.stale())
 }
 
@@ -237,7 +264,7 @@ func (a *adversary) network() string {
 }
 
 func (a *adversary) spoil() string {
-	return fmt.Sprintf("network %s %s n=%d", a.busy(), a.pick("duplicate", "reorder", "past", "past", "corrupt", "cut-reply", "crowded"), 1+a.rng.IntN(4))
+	return fmt.Sprintf("network %s %s n=%d", a.busy(), a.pick("duplicate", "reorder", "past", "past", "corrupt", "corrupt", "cut-reply", "crowded", "left-out", "undefined", "late-end", "late-mark", "bold-start"), 1+a.rng.IntN(4))
 }
 
 // faulty are the effects that a destination or a source may let fail.

@@ -19,6 +19,9 @@ type held struct {
 	m     model.Batch
 }
 
+// next is where the next batch may begin. It is counted here, not by the code under test.
+func (b *held) next() int64 { return b.h.BaseOffset + int64(b.h.LastOffsetDelta) + 1 }
+
 // heldFrom cuts whole batches apart. The bytes are kept.
 func heldFrom(b []byte) []held {
 	var list []held
@@ -133,6 +136,7 @@ type partitionLog struct {
 	foreign    bool // another mirror process has it
 	generation int  // of the mirror process that leads it while it is closed
 	deposed    []believed
+	former     *believed     // what the last unclean election took away: it still lies on the disks of the broker that led, which may lead again
 	lowHigh    int64         // a new leader's high watermark lags behind: it tells this one …
 	lowUntil   time.Duration // … until then
 	slow       time.Duration // what calls on it take in addition
@@ -219,7 +223,7 @@ func (l *partitionLog) add(list []held) {
 	for i := range list {
 		h := &list[i].h
 		l.cache.Assign(h.LeaderEpoch, max(l.start, h.BaseOffset))
-		l.end = h.NextOffset()
+		l.end = list[i].next()
 	}
 	l.changed = true
 }
@@ -301,7 +305,7 @@ func (l *partitionLog) restart(start int64, who model.Who, by string) {
 	for i := range l.replicas {
 		l.replicas[i].end, l.replicas[i].behind = start, i != l.leader
 	}
-	l.changed = true
+	l.changed, l.former = true, nil
 	l.w.tell(func(m *model.World) { m.Restarted(l.at, who, by, start) })
 }
 
@@ -311,13 +315,13 @@ func (l *partitionLog) raiseStart(to int64, who model.Who, by string) {
 		return
 	}
 	n := 0
-	for n < len(l.batches) && l.batches[n].h.NextOffset() <= to {
+	for n < len(l.batches) && l.batches[n].next() <= to {
 		n++
 	}
 	l.batches = l.batches[n:]
 	l.start = to
 	l.cache.RaiseStart(to)
-	l.changed = true
+	l.changed, l.former = true, nil
 	l.w.tell(func(m *model.World) { m.StartRaised(l.at, who, by, to) })
 	l.wake()
 }
@@ -342,7 +346,7 @@ func (l *partitionLog) setOpen(open bool, who model.Who, by string) {
 		return
 	}
 	l.open = open
-	l.changed = true
+	l.changed, l.former = true, nil
 	l.w.tell(func(m *model.World) { m.Gate(l.at, who, by, open) })
 	if open {
 		l.openings++
@@ -385,12 +389,15 @@ func (l *partitionLog) elect(unclean bool, stale time.Duration) bool {
 		return false
 	}
 	l.depose(stale)
-	high := l.high
+	high, was := l.high, l.leader
 	l.leader = next
 	l.noLeader = false
 	r := &l.replicas[next]
 	r.stuck, r.inSync, r.behind = false, true, false
 	if r.end < l.end {
+		if unclean {
+			l.former = l.onDisk(was)
+		}
 		l.batches = l.batches[:len(l.batches):len(l.batches)]
 		l.cutTo(r.end, model.Cluster, "")
 	}
@@ -409,6 +416,51 @@ func (l *partitionLog) elect(unclean bool, stale time.Duration) bool {
 	return true
 }
 
+// onDisk is the log as a broker that leads it now has it.
+func (l *partitionLog) onDisk(leader int) *believed {
+	n := len(l.batches)
+	return &believed{broker: l.replicas[leader].broker, batches: l.batches[:n:n], start: l.start, end: l.end, epoch: l.epoch, cache: l.cache.Entries()}
+}
+
+// restore makes the broker the leader again that led before the last unclean election, with the log that it had then: what was written since goes, and what was lost is there again (KIP-279).
+func (l *partitionLog) restore() bool {
+	f := l.former
+	if f == nil {
+		return false
+	}
+	now := l.onDisk(l.leader)
+	n, common := 0, f.start
+	for n < min(len(l.batches), len(f.batches)) && l.batches[n].m == f.batches[n].m {
+		n++
+	}
+	switch {
+	case n < len(l.batches):
+		common = l.batches[n].h.BaseOffset
+	case n > 0:
+		common = l.end
+	}
+	l.deposed = nil
+	l.cutTo(common, model.Cluster, "")
+	l.cache = logtrunc.NewCache(f.cache...)
+	if back := f.batches[n:]; len(back) > 0 {
+		l.batches = append(l.batches[:n:n], back...)
+		l.end, l.changed = f.end, true
+		l.w.tell(func(m *model.World) { m.Restored(l.at, facts(back)) })
+	}
+	for i := range l.replicas {
+		r := &l.replicas[i]
+		if r.broker == f.broker {
+			l.leader = i
+		}
+		r.stuck, r.inSync = false, true
+	}
+	l.noLeader = false
+	l.raiseEpoch(l.epoch+1, model.Cluster, "")
+	l.former = now
+	l.follow()
+	return true
+}
+
 // bound is offset, or the beginning of the batch that it lies in: a high watermark never stands inside a batch. It is not below the log's start.
 func (l *partitionLog) bound(offset int64) int64 {
 	if list := l.from(offset); len(list) > 0 {
@@ -421,7 +473,7 @@ func (l *partitionLog) bound(offset int64) int64 {
 func (b *believed) from(offset int64) []held {
 	lo, hi := 0, len(b.batches)
 	for lo < hi {
-		if mid := (lo + hi) / 2; b.batches[mid].h.NextOffset() > offset {
+		if mid := (lo + hi) / 2; b.batches[mid].next() > offset {
 			hi = mid
 		} else {
 			lo = mid + 1

@@ -24,7 +24,28 @@ type link struct {
 	corrupt   int       // fetch replies with a damaged byte
 	cut       int       // fetch replies that end inside a batch
 	crowded   int       // fetch replies that are left empty for want of room
+	leftOut   int       // replies of a fetch session that leave the partition out although there is something for it
+	undefined int       // answers to epoch questions that say nothing
+	lateEnd   int       // answers to epoch questions whose end of the current epoch is late
+	lateMark  int       // fetch replies whose high watermark was noted before their batches were read
+	boldStart int       // looks at a source that names a log start far too high; the next look is right
 	hit       []*runner // whose calls it has met as it is now: each is counted once
+}
+
+// more sets what happens to the next n answers.
+func (l *link) more(what string, n int) {
+	switch what {
+	case "left-out":
+		l.leftOut = n
+	case "undefined":
+		l.undefined = n
+	case "late-end":
+		l.lateEnd = n
+	case "late-mark":
+		l.lateMark = n
+	case "bold-start":
+		l.boldStart = n
+	}
 }
 
 // counts says whether a fault that lasts meets this partition for the first time.
@@ -165,6 +186,12 @@ func (r *runner) checkSource(e partition.Effect) {
 		}
 		m.w.after(m.w.jitter(r.purpose(5), 100*time.Microsecond, 3*time.Millisecond), func() {
 			err := m.offsets(r, &v)
+			if err == nil && !e.Prepare && !e.Local {
+				m.bold(r, &v)
+			}
+			if err == nil {
+				r.tell(func(mo *model.World) { mo.Looked(r.of, v.LeaderEpoch, v.LogStart) })
+			}
 			if err == nil && e.Prepare {
 				m.recorded(r, &v)
 			}
@@ -191,6 +218,7 @@ func (m *mirror) metadata(r *runner, v *partition.SourceView) error {
 	if m.w.cfg.Blind {
 		v.LeaderEpoch = -1
 	}
+	r.tell(func(mo *model.World) { mo.Named(r.of, v.LeaderEpoch) })
 	return nil
 }
 
@@ -211,6 +239,25 @@ func (m *mirror) offsets(r *runner, v *partition.SourceView) error {
 	}
 	v.LogStart, v.HighWatermark = b.start, b.high
 	return nil
+}
+
+// bold lets a look at the source find a log start above the copy's end, as a leader may name one that has just begun to lead (F-26). Of two looks one is right.
+func (m *mirror) bold(r *runner, v *partition.SourceView) {
+	if m.link.boldStart == 0 || r.bold || v.HighWatermark <= r.l.end {
+		r.bold = false
+		return
+	}
+	m.link.boldStart--
+	r.bold = true
+	m.w.stats.fault("log start taken back", r.state)
+	v.LogStart = v.HighWatermark
+}
+
+// tell tells the model what this process was told, as long as nobody overtook it.
+func (r *runner) tell(fact func(*model.World)) {
+	if r.generation == r.l.generation {
+		r.w.tell(fact)
+	}
 }
 
 // recorded is what the source recorded for our cluster (spec decision 2), and why the partition must not be started now (spec §3, decision 14).
@@ -263,15 +310,33 @@ func (r *runner) askEpoch(e partition.Effect) {
 		case !ok:
 			m.w.stats.answer("not the leader", r.state)
 			return func() { failed(errors.New("NOT_LEADER_OR_FOLLOWER")) }
-		case under >= 0 && under < b.epoch:
+		case under >= 0 && under < b.epoch && !m.w.cfg.Unfenced:
 			m.w.stats.answer("fenced epoch", r.state)
 			return func() { failed(errors.New("FENCED_LEADER_EPOCH")) }
 		case under > b.epoch:
 			return func() { failed(errors.New("UNKNOWN_LEADER_EPOCH")) }
 		}
 		epoch, end := logtrunc.NewCache(b.cache...).EndOffsetFor(e.Epoch, b.end)
+		epoch, end = m.lie(r, &b, epoch, end)
+		r.tell(func(mo *model.World) { mo.Answered(r.of, epoch, end) })
 		return func() { tell(epoch, end, nil) }
 	})
+}
+
+// lie lets an answer to an epoch question be none (F-40), or late: the end of the epoch that is being written as the leader had it a while ago (F-41).
+func (m *mirror) lie(r *runner, b *believed, epoch int32, end int64) (int32, int64) {
+	k := &m.link
+	if k.undefined > 0 {
+		k.undefined--
+		m.w.stats.fault("epoch unknown", r.state)
+		return -1, -1
+	}
+	if n := len(b.cache); k.lateEnd > 0 && n > 0 && epoch == b.epoch && b.cache[n-1].Epoch == epoch {
+		k.lateEnd--
+		m.w.stats.fault("late end of an epoch", r.state)
+		end = max(b.cache[n-1].Start, end-3)
+	}
+	return epoch, end
 }
 
 // fetcher is what fetches one partition. One request is under way at a time.
@@ -286,11 +351,17 @@ type fetcher struct {
 	parkedAt    *partitionLog // where it waits for something new
 	start, high int64         // as last told
 	silence     partition.Silence
+	quiet       int             // replies in a row that left the partition out at this offset
+	left        int64           // the offset at which one did although there was something, −1 none
+	unproven    partition.Token // the request whose empty reply proves nothing, whatever is made of it
 }
 
 // want asks for the next reply.
 func (f *fetcher) want(e partition.Effect) {
 	f.unpark()
+	if e.Offset != f.offset {
+		f.quiet = 0
+	}
 	f.token, f.offset, f.last = e.Token, e.Offset, e.LastEpoch
 	f.under = e.Epoch
 	how := f.r.takeFault(e.Kind)
@@ -390,6 +461,7 @@ func (f *fetcher) at(token partition.Token) func() {
 		w.stats.answer("not the leader", r.state)
 		if w.draw(r.purpose(9))%2 == 0 && l.leaderID() >= 0 {
 			reply.LeaderID, reply.CurrentEpoch = l.leaderID(), l.epoch
+			r.tell(func(mo *model.World) { mo.Named(r.of, l.epoch) })
 		}
 		return refuse(partition.FetchNotLeader, "NOT_LEADER_OR_FOLLOWER")
 	}
@@ -397,13 +469,17 @@ func (f *fetcher) at(token partition.Token) func() {
 		w.stats.answer("deposed leader answers", r.state)
 	}
 	switch {
-	case f.under >= 0 && f.under < b.epoch:
+	case f.under >= 0 && f.under < b.epoch && !w.cfg.Unfenced:
 		w.stats.answer("fenced epoch", r.state)
+		r.tell(func(mo *model.World) { mo.Named(r.of, b.epoch) })
 		reply.LeaderID, reply.CurrentEpoch = b.broker, b.epoch
 		return refuse(partition.FetchFencedEpoch, "FENCED_LEADER_EPOCH")
 	case f.under > b.epoch:
 		w.stats.answer("unknown epoch", r.state)
 		return refuse(partition.FetchRetry, "UNKNOWN_LEADER_EPOCH")
+	case f.offset > b.high && b.until == 0 && w.now < l.lowUntil && w.draw(r.purpose(24))%2 == 0: // a leader that has just begun does not know its own end
+		w.stats.answer("offset out of range", r.state)
+		return refuse(partition.FetchOffsetOutOfRange, "OFFSET_OUT_OF_RANGE")
 	case f.offset < b.start || f.offset > b.end:
 		w.stats.answer("offset out of range", r.state)
 		return refuse(partition.FetchOffsetOutOfRange, "OFFSET_OUT_OF_RANGE")
@@ -439,6 +515,15 @@ func (f *fetcher) at(token partition.Token) func() {
 		}
 		return nil
 	}
+	if !nothing && m.link.leftOut > 0 && f.high > f.offset && f.left != f.offset { // no room or no time; the next reply has it
+		m.link.leftOut--
+		w.stats.fault("left out of a reply", r.state)
+		f.left = f.offset
+		f.parkedAt = l
+		l.parked = append(l.parked, f)
+		f.hush(token)
+		return nil
+	}
 	f.spoil(&reply)
 	f.start, f.high = b.start, b.high
 	return func() { f.deliver(token, reply) }
@@ -452,10 +537,19 @@ func (f *fetcher) hush(token partition.Token) {
 			return
 		}
 		answer, proven := f.silence.LeftOut(f.offset, f.under, f.high)
-		if !proven {
-			f.hush(token)
+		if f.quiet++; !proven {
+			if f.left != f.offset {
+				f.hush(token)
+				return
+			}
+			f.unpark()
+			f.wake()
 			return
 		}
+		if f.quiet < 2 {
+			f.unproven = token
+		}
+		f.quiet = 0
 		w.stats.answer("proof by silence", f.r.state)
 		f.unpark()
 		f.r.m.back(f.r, f.r.purpose(23), f.failedFor(token), func() { f.deliver(token, answer) })
@@ -470,6 +564,11 @@ func (f *fetcher) spoil(reply *partition.Fetch) {
 	if n == 0 {
 		return
 	}
+	if k.lateMark > 0 && f.high > f.offset && f.high < reply.HighWatermark {
+		k.lateMark--
+		s.fault("high watermark noted before", f.r.state)
+		reply.HighWatermark, reply.LastStable = f.high, f.high
+	}
 	switch {
 	case k.crowded > 0:
 		k.crowded--
@@ -478,9 +577,7 @@ func (f *fetcher) spoil(reply *partition.Fetch) {
 	case k.corrupt > 0:
 		k.corrupt--
 		s.fault("corrupted in transit", f.r.state)
-		_, size, _ := batch.Next(reply.Records)
-		at := 21 + int(f.r.w.draw(f.r.purpose(20))%uint64(size-21)) // what the checksum covers
-		reply.Records[at] ^= 1 << (f.r.w.draw(f.r.purpose(21)) % 8)
+		f.damage(reply.Records)
 	case k.cut > 0:
 		k.cut--
 		s.fault("reply cut in a batch", f.r.state)
@@ -491,6 +588,36 @@ func (f *fetcher) spoil(reply *partition.Fetch) {
 		}
 		reply.Records = reply.Records[:at:at]
 	}
+}
+
+// damage flips a bit of one of the batches: mostly in what its checksum covers, or in its length, or so in its base offset or leader epoch that it cannot be missed.
+func (f *fetcher) damage(b []byte) {
+	draw := func(purpose, most uint64) int { return int(f.r.w.draw(f.r.purpose(purpose)) % most) }
+	var begins []int
+	for at := 0; at < len(b); {
+		begins = append(begins, at)
+		_, size, err := batch.Next(b[at:])
+		if err != nil {
+			break
+		}
+		at += size
+	}
+	at := begins[draw(25, uint64(len(begins)))]
+	_, size, err := batch.Next(b[at:])
+	if err != nil {
+		return
+	}
+	switch how := draw(26, 6); {
+	case how == 0:
+		at += 1 + draw(20, 4) // far beyond any log
+	case how == 1:
+		at += 8 + draw(20, 4)
+	case how == 2 && !f.r.w.cfg.Blind: // who was told no epoch has nothing to compare it with
+		at += 13
+	default:
+		at += 21 + draw(20, uint64(size-21))
+	}
+	b[at] ^= 1 << draw(21, 8)
 }
 
 func (f *fetcher) deliver(token partition.Token, reply partition.Fetch) {

@@ -85,7 +85,7 @@ var verbs = []struct {
 	{"crash", onMirror(opCrash)},     // crash a-to-b [keep=1]: all processes, logs keep so many batches that were not replicated
 	{"delete-topic", opDeleteTopic},  // delete-topic A orders
 	{"doubt", onMirror(opDoubt)},     // doubt a-to-b 0 [for-good]: the watchdog thinks that it does not work; for-good: the source's address leads elsewhere
-	{"elect", onLog(opElect)},        // elect A orders-0 [unclean] [stale=2s]
+	{"elect", onLog(opElect)},        // elect A orders-0 [unclean] [stale=2s], or former: who led before the last unclean election leads again
 	{"fault", onMirror(opFault)},     // fault a-to-b Append before|after|half
 	{"fence", onLog(opFence)},        // fence B orders-0 [by=2]: somebody raises the leader epoch
 	{"forget", opForget},             // forget B g1: the cluster forgets where the group is
@@ -99,7 +99,7 @@ var verbs = []struct {
 	{"lead", onLog(opLead)},          // lead A orders-0 none|again
 	{"leave", opMembers},             // leave B g1
 	{"lose", opLose},                 // lose A: the cluster does not answer
-	{"network", onMirror(opNetwork)}, // network a-to-b cut|heal|black-hole, or delay|duplicate|reorder|past|corrupt|cut-reply|crowded with n= or by=
+	{"network", onMirror(opNetwork)}, // network a-to-b cut|heal|black-hole, or delay|duplicate|reorder|past|corrupt|cut-reply|crowded|left-out|undefined|late-end|late-mark|bold-start with n= or by=
 	{"pause", onMirror(opPause)},
 	{"produce", onLog(opProduce)},    // produce A orders-0 [n=3] [by=P1]
 	{"recover", onMirror(opRecover)}, // recover a-to-b 0
@@ -234,6 +234,12 @@ func opEnd(w *world, o *words) error {
 
 func opElect(w *world, l *partitionLog, o *words) {
 	if l.c.lost || !l.open {
+		return
+	}
+	if o.has("former") {
+		if l.restore() {
+			w.onCopies(l, "former leader leads again")
+		}
 		return
 	}
 	unclean := o.has("unclean")
@@ -542,6 +548,8 @@ func opNetwork(w *world, m *mirror, o *words) {
 		k.cut = n
 	case "crowded":
 		k.crowded = n
+	default:
+		k.more(o.arg(1), n)
 	}
 }
 

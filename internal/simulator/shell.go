@@ -92,6 +92,7 @@ type runner struct {
 	episode    int32
 	mirrored   bool // MIRRORING was reached in this episode
 	returning  bool // the source had recorded an end for this cluster
+	bold       bool // the last look at the source found a log start that is none
 	seen       partition.SourceView
 	missed     int // looks at the source without the topic since
 	fetch      *fetcher
@@ -395,7 +396,7 @@ func (r *runner) handle(ev partition.Event) {
 		w.tell(func(m *model.World) { m.Wished(r.of, wishes[r.m.want]) })
 	}
 	if f := &ev.Fetch; ev.Kind == partition.Fetched && r.m.newest() == r.p && r.fetch != nil && ev.Token == r.fetch.token && !r.writing && r.state == statemachine.Mirroring &&
-		f.Code == partition.FetchOK && len(f.Records) == 0 && !f.Crowded && f.HighWatermark > f.Offset {
+		f.Code == partition.FetchOK && len(f.Records) == 0 && !f.Crowded && f.HighWatermark > f.Offset && ev.Token != r.fetch.unproven {
 		w.tell(func(m *model.World) { m.EmptyFetch(r.of, f.Offset, f.HighWatermark) })
 	} else if ev.Kind == partition.Fetched && f.Code == partition.FetchOK && len(f.Records) > 0 { // there are records after all
 		if h, _, err := batch.Next(f.Records); err == nil {
@@ -455,7 +456,7 @@ func (r *runner) do(e partition.Effect) {
 		r.askEpoch(e)
 	case partition.AddFetcher:
 		r.unfetch()
-		r.fetch = &fetcher{r: r, broker: r.seen.LeaderID, id: r.seen.TopicID, start: -1, high: -1, alive: true}
+		r.fetch = &fetcher{r: r, broker: r.seen.LeaderID, id: r.seen.TopicID, start: -1, high: -1, left: -1, alive: true}
 		r.fetch.want(e)
 	case partition.Continue:
 		if r.fetch != nil {
@@ -709,7 +710,7 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 // dropping notes what is about to be dropped, until it is told.
 func (r *runner) dropping(list []held) {
 	if len(list) > 0 {
-		r.unsaid = append(r.unsaid, dropped{list[0].h.BaseOffset, list[len(list)-1].h.NextOffset()})
+		r.unsaid = append(r.unsaid, dropped{list[0].h.BaseOffset, list[len(list)-1].next()})
 	}
 }
 
@@ -733,7 +734,7 @@ func (r *runner) append(e *partition.Effect, how failure) error {
 			list, err = list[:i], fmt.Errorf("%w: %d < %d", errOutOfOrder, h.BaseOffset, next)
 			break
 		}
-		next = list[i].h.NextOffset()
+		next = list[i].next()
 	}
 	if how == half {
 		list = list[:(len(list)+1)/2]
@@ -779,7 +780,7 @@ func (r *runner) recovered() partition.Recovered {
 		switch {
 		case h.Control() && isOpen:
 			delete(open, h.ProducerID)
-			if h.NextOffset() > l.high {
+			if l.batches[i].next() > l.high {
 				k.From = min(k.From, first)
 			}
 		case !h.Control() && h.Transactional() && !isOpen:

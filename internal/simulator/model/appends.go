@@ -55,6 +55,7 @@ func (w *World) copied(m *member, l, source *log, v *version) {
 		below := source.find(p.Batch)
 		w.must(below != nil && below.with(v), "log matching", "invariant 1", "%v: [%d, %d] is appended on [%d, %d], which the source did not have below it", m.of, v.Base, v.Last, p.Base, p.Last)
 	}
+	w.asked(m, l, source, v)
 	w.overlooked(m, l, source, v)
 }
 

@@ -23,6 +23,9 @@ func (w *World) mirrorCuts(m *member, l *log, end int64) {
 	s := m.when("cut")
 	w.must(s == preparing || s == mirroring || s == stopping, "cut state", "spec §2", "%v is cut at %d in state %d", m.of, end, s)
 	w.must(s == stopping || !w.against(m), "opposite", "decision 14, spec §3", "%v is cut at %d while the opposite mirror runs", m.of, end)
+	if s == mirroring {
+		w.proved(m, l, end)
+	}
 	for _, v := range l.from(end) {
 		if s != stopping {
 			w.drops(m, l, v)
@@ -36,7 +39,7 @@ func (w *World) mirrorCuts(m *member, l *log, end int64) {
 // drops: never what the source has in the same bytes at the same place, where that can be known; what the source never had, and all of a log that was ever open, only within a consent of this episode.
 func (w *World) drops(m *member, l *log, v *version) {
 	has, allowed := w.log(m.source).find(v.Batch), m.allows(v, l.start)
-	w.must(has == nil || has.died != never || allowed && !w.known(m, v), "cut common", "decision 15, spec §3", "%v drops [%d, %d], which the source has", m.of, v.Base, v.Last)
+	w.must(has == nil || has.died != never || has.born > m.proof.line || allowed && !w.known(m, v), "cut common", "decision 15, spec §3", "%v drops [%d, %d], which the source has", m.of, v.Base, v.Last)
 	w.must(v.Kind != Data || allowed || !l.stopped && has != nil, "consent", "decision 7, decision 15", "%v drops [%d, %d] in episode %d; the source had it: %v, the log was STOPPED once: %v, consents are %v", m.of, v.Base, v.Last, m.record.Episode, has != nil, l.stopped, m.consents)
 }
 
@@ -45,6 +48,11 @@ func (w *World) known(m *member, v *version) bool {
 	return slices.ContainsFunc(w.members, func(o *member) bool {
 		return o.of.At == m.source && o.end != nil && o.end.LMO > v.Last && o.end.LME >= v.LeaderEpoch && o.end.SourceCluster == m.of.Cluster
 	})
+}
+
+// hidden says that nobody can tell any more whether the source had this batch: its log starts behind it, and what it recorded for us says that it had all of that time.
+func (w *World) hidden(m *member, source *log, v *version) bool {
+	return v.Last < source.start && w.known(m, v)
 }
 
 // allows says whether one consent of this episode covers a batch of a log that starts there.
@@ -72,11 +80,13 @@ func (w *World) Restarted(at At, who Who, by string, start int64) {
 func (w *World) mirrorRestarts(m *member, l *log, start int64) {
 	source, s := w.log(m.source), m.record.State
 	w.must(s == preparing || s == mirroring, "cut state", "spec §2", "%v begins again at %d in state %d", m.of, start, s)
+	w.must(s != mirroring || start <= l.end || m.proof.starts[0] > l.end && m.proof.starts[1] > l.end, "seen twice", "F-26, decision 16", "%v begins again at %d, end %d; the source's log started at %v when it was looked at last", m.of, start, l.end, m.proof.starts)
+	m.proof.topic = 0
 	w.must(start <= source.risen || len(l.batches) == 0, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
 	for _, v := range l.batches {
 		free := m.allows(v, l.start) || v.Kind != Data
 		w.must(free || start > l.end && m.loss == "restart", "restart", "decision 16", "%v begins again at %d and drops [%d, %d] at end %d, policy %q", m.of, start, v.Base, v.Last, l.end, m.loss)
-		w.must(free || v.who == Cluster || source.find(v.Batch) != nil, "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
+		w.must(free || v.who == Cluster || source.find(v.Batch) != nil || w.hidden(m, source, v), "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
 		m.owes("dropped", v, l.start)
 	}
 	if s == mirroring && len(l.ever) > 0 && start > l.end { // a start copies what there is

@@ -124,6 +124,32 @@ func (t *tale) returns() {
 	t.Wished(ba, WantMirroring)
 }
 
+// Runs is World's, with a source that named a leader epoch above all.
+func (t *tale) Runs(of Of, process string) {
+	t.World.Runs(of, process)
+	t.Named(of, 99)
+}
+
+// Cut is World's, on the proof that it takes.
+func (t *tale) Cut(at At, who Who, by string, end int64) {
+	if m := t.acting(at); who == Mirror && m != nil {
+		for range 2 {
+			t.Looked(m.of, 99, 0)
+			t.Answered(m.of, t.log(at).latest(), end)
+		}
+	}
+	t.World.Cut(at, who, by, end)
+}
+
+// Restarted is World's, after two looks at the source.
+func (t *tale) Restarted(at At, who Who, by string, start int64) {
+	if m := t.acting(at); who == Mirror && m != nil {
+		t.Looked(m.of, 99, start)
+		t.Looked(m.of, 99, start)
+	}
+	t.World.Restarted(at, who, by, start)
+}
+
 func person(r *Record) { r.Attempt = -1 }
 
 // rule stories: with wrong the rule must be the first to speak, without it no rule may.
@@ -131,6 +157,110 @@ var ruleStories = []struct {
 	rule string
 	tell func(t *tale, wrong bool)
 }{
+	{"cut proof", func(t *tale, wrong bool) { // F-26: one look is not enough
+		t.mirrors()
+		t.Cut(a, Cluster, "", 4)
+		for range pick(wrong, 1, 2) {
+			t.Looked(ab, 7, 0)
+			t.Answered(ab, 1, 4)
+		}
+		t.World.Cut(b, Mirror, "one", 4)
+		t.Told(ab, "dropped", 4, 6)
+	}},
+	{"cut proof", func(t *tale, wrong bool) { // F-40: no answer proves nothing
+		t.mirrors()
+		t.Cut(a, Cluster, "", 0)
+		for range 2 {
+			t.Looked(ab, 7, 0)
+			t.Answered(ab, pick[int32](wrong, -1, 0), pick[int64](wrong, -1, 0))
+		}
+		t.World.Cut(b, Mirror, "one", 0)
+		t.Told(ab, "dropped", 0, 6)
+	}},
+	{"cut proof", func(t *tale, wrong bool) { // F-41: the end of the epoch that is being written only grows
+		t.mirrors()
+		t.Cut(a, Cluster, "", 4)
+		t.World.Runs(ab, "one")
+		t.Named(ab, pick[int32](wrong, 1, 2))
+		for range 2 {
+			t.Looked(ab, 1, 0)
+			t.Answered(ab, 1, 4)
+		}
+		t.World.Cut(b, Mirror, "one", 4)
+		t.Told(ab, "dropped", 4, 6)
+	}},
+	{"cut proof", func(t *tale, wrong bool) { // F-36: of an epoch that the copy lacks one more question is to be asked
+		t.wrote(a, data(0, 2, 1))
+		t.EpochRaised(a, Cluster, "", 4)
+		t.wrote(a, data(2, 2, 4))
+		t.EpochRaised(b, Cluster, "", 4)
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		t.copied(b, data(0, 2, 1), data(2, 2, 4))
+		t.Cut(a, Cluster, "", 2)
+		for range 2 {
+			t.Looked(ab, 5, 0)
+			t.Answered(ab, pick[int32](wrong, 3, 1), 2)
+		}
+		t.World.Cut(b, Mirror, "one", 2)
+		t.Told(ab, "dropped", 2, 4)
+	}},
+	{"cut proof", func(t *tale, wrong bool) { // nothing below the common point goes
+		t.mirrors()
+		t.Cut(a, Cluster, "", 2)
+		for range 2 {
+			t.Looked(ab, 5, 0)
+			t.Answered(ab, 1, pick[int64](wrong, 4, 2))
+		}
+		t.World.Cut(b, Mirror, "one", 2)
+		t.Told(ab, "dropped", 2, 6)
+	}},
+	{"seen twice", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 2, 1))
+		t.StartRaised(a, Cluster, "", 7)
+		t.Looked(ab, 5, 7)
+		t.Looked(ab, 4, 0) // at a leader that was deposed
+		if !wrong {
+			t.Looked(ab, 5, 7)
+		}
+		t.Told(ab, "lost", 6, 7)
+		t.World.Restarted(b, Mirror, "one", 7)
+	}},
+	{"newer epoch", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.EpochRaised(a, Cluster, "", 3)
+		t.EpochRaised(b, Cluster, "", 9)
+		t.wrote(a, data(6, 1, 3))
+		t.World.Runs(ab, "one")
+		t.Named(ab, pick[int32](wrong, 2, 3))
+		t.copied(b, data(6, 1, 3))
+	}},
+	{"newer epoch", func(t *tale, wrong bool) { // a source that names none
+		t.mirrors()
+		t.World.Runs(ab, "one")
+		if !wrong {
+			t.Named(ab, -1)
+		}
+		t.wrote(a, data(6, 1, 1))
+		t.copied(b, data(6, 1, 1))
+	}},
+	{"recreated", func(t *tale, wrong bool) { // a copy of ours in a topic of the old one's name is another topic all the same
+		t.mirrors()
+		late := data(6, 1, 1)
+		t.wrote(a, late)
+		t.Deleted(a)
+		t.Created(a, 0, 1, true)
+		t.copied(b, late) // was on its way
+		t.wrote(a, data(0, 2, 1), data(2, 2, 1), data(4, 2, 1), late, data(7, 1, 1))
+		if !wrong {
+			t.Consented(ab, 0, 7, 1)
+			t.Restarted(b, Mirror, "one", 0)
+			t.Told(ab, "dropped", 0, 7)
+			t.copied(b, data(0, 2, 1), data(2, 2, 1), data(4, 2, 1), late)
+		}
+		t.copied(b, data(7, 1, 1))
+	}},
 	{"order", func(t *tale, wrong bool) {
 		t.wrote(a, data(0, 2, 1))
 		t.wrote(a, data(pick(wrong, int64(1), 2), 2, 1))

@@ -49,7 +49,7 @@ func (w *World) Stored(of Of, r Record) {
 }
 
 // Removed: there is no state record any more. Its end stays (decision 8).
-func (w *World) Removed(of Of) { w.member(of).record = none }
+func (w *World) Removed(of Of) { m := w.member(of); m.record, m.proof.topic = none, 0 }
 
 // moved: legal moves, one state epoch after the other, and no stop that nobody wished.
 func (w *World) moved(m *member, old, r Record) {

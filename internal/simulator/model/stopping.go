@@ -74,7 +74,7 @@ func (w *World) closes(m *member, l *log) {
 	}
 	for _, v := range l.batches {
 		has := w.log(m.source).find(v.Batch)
-		if v.Kind == Data && v.who != Cluster && v.Last < prepared && v.born <= m.line && has == nil && !m.allows(v, l.start) {
+		if v.Kind == Data && v.who != Cluster && v.Last < prepared && v.born <= m.line && has == nil && !m.allows(v, l.start) && !w.hidden(m, w.log(m.source), v) {
 			w.must(false, "untouched gate", "decision 7", "%v is closed without a consent to drop [%d, %d]; consents are %v", m.of, v.Base, v.Last, m.consents)
 			return
 		}

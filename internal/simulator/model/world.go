@@ -28,10 +28,10 @@ type log struct {
 	start, end, replicated int64
 	risen                  int64 // the highest start that it ever had
 	epoch                  int32
-	there, open, opened    bool // it exists; now; ever
-	stopped, ended         bool // a mirror of it was STOPPED once; recorded where it ended
-	theirs                 bool // the clients': open, or closed since without anything of it having been touched, by a restart or by a start that may still be refused
-	line                   int
+	there, open, opened    bool                 // it exists; now; ever
+	stopped, ended         bool                 // a mirror of it was STOPPED once; recorded where it ended
+	theirs                 bool                 // the clients': open, or closed since without anything of it having been touched, by a restart or by a start that may still be refused
+	line, since            int                  // since: its line when it was created
 	batches, alive         []*version           // that lie in it; of this line, with those that compaction and retention took; both by base
 	ever                   map[int64][]*version // by base, of all lines
 }
@@ -40,6 +40,7 @@ type log struct {
 type member struct {
 	of                    Of
 	source                At
+	proof                 proof  // what the source said lately
 	record                Record // of UNKNOWN while there is none
 	end                   *End
 	wish                  Wish
@@ -121,7 +122,7 @@ func (w *World) member(of Of) *member {
 	if i := slices.IndexFunc(w.members, func(m *member) bool { return m.of == of }); i >= 0 {
 		return w.members[i]
 	}
-	m := &member{of: of, record: none, loss: "restart", opened: -1, began: map[string]int8{}, room: map[string]gap{}, saw: map[string]int64{}, looked: map[string]int32{}, need: map[string][]gap{}, told: map[string][]gap{}}
+	m := &member{of: of, record: none, proof: newProof(), loss: "restart", opened: -1, began: map[string]int8{}, room: map[string]gap{}, saw: map[string]int64{}, looked: map[string]int32{}, need: map[string][]gap{}, told: map[string][]gap{}}
 	w.members = append(w.members, m)
 	return m
 }
@@ -218,7 +219,7 @@ func transactions(list []*version) (open []Batch) {
 func (w *World) Created(at At, start int64, leaderEpoch int32, open bool) {
 	w.Deleted(at)
 	l := w.log(at)
-	l.start, l.end, l.replicated, l.epoch, l.there, l.open, l.opened, l.theirs = start, start, start, leaderEpoch, true, open, open, open
+	l.start, l.end, l.replicated, l.epoch, l.there, l.open, l.opened, l.theirs, l.since = start, start, start, leaderEpoch, true, open, open, open, l.line
 }
 
 // Deleted: it exists no more. What is created under its name is another one, which no record of a mirror is about (decision 2: records go by topic id).
@@ -230,8 +231,11 @@ func (w *World) Deleted(at At) {
 	}
 	w.groups = slices.DeleteFunc(w.groups, func(g *group) bool { return g.at == at })
 	for _, m := range w.members {
+		if m.source == at { // epochs begin anew
+			m.proof.looked = -1
+		}
 		if m.of.At == at {
-			m.record, m.end, m.consents, m.opened, m.beyond = none, nil, nil, -1, false
+			m.record, m.end, m.consents, m.opened, m.beyond, m.proof = none, nil, nil, -1, false, newProof()
 			m.need, m.told, m.saw, m.looked = map[string][]gap{}, map[string][]gap{}, map[string]int64{}, map[string]int32{}
 		}
 	}
@@ -248,7 +252,11 @@ func (w *World) Replicated(at At, offset int64) {
 func (w *World) Follows(of Of, source At) { w.member(of).source = source }
 
 // Runs: a process took this partition of a mirror over; an earlier one must not change anything any more. It knows nothing of what an earlier one saw.
-func (w *World) Runs(of Of, process string) { m := w.member(of); m.process, m.hole = process, 0 }
+func (w *World) Runs(of Of, process string) {
+	m := w.member(of)
+	m.process, m.hole = process, 0
+	m.proof.forget()
+}
 
 // Policy: what a mirror does when the source's log starts above the copy's end (decision 16: restart, fail or keep), and the floor above which the log start is never followed (0: none).
 func (w *World) Policy(of Of, loss string, floor int64) {
@@ -296,4 +304,89 @@ func (w *World) Holds(at At, start, end, replicated int64, leaderEpoch int32, op
 		return fmt.Errorf("model: %v was told to be %v (start, end, replicated, epoch, open, batches), and is %v", at, told, is)
 	}
 	return nil
+}
+
+// proof is what the source said of a partition lately, as far as anybody may act on it.
+type proof struct {
+	epoch         int32    // the highest leader epoch that the process was told
+	looked        int32    // the highest leader epoch under which the process looked at the source
+	starts        [2]int64 // of the source's log, at the last two looks; those at a leader that was deposed when it was known do not count
+	first, second *answer  // of the search before the last look, and of the one since
+	line          int      // of the source when it answered last
+	topic         int      // what was copied is of this topic: its line when it was created, and 1; 0: nothing is
+}
+
+// answer says where an epoch ends, and how long the copy then is common.
+type answer struct {
+	epoch int32
+	end   int64
+}
+
+func (a *answer) String() string {
+	if a == nil {
+		return "none"
+	}
+	return fmt.Sprintf("epoch %d ends at %d", a.epoch, a.end)
+}
+
+func newProof() proof { return proof{epoch: -1, looked: -1, line: never} }
+
+// forget is a new process: it has asked nothing.
+func (p *proof) forget() { *p = proof{epoch: -1, looked: -1, line: never, topic: p.topic} }
+
+// Named: the source's metadata, or an answer of one of its brokers, named this leader epoch. −1: they name none.
+func (w *World) Named(of Of, epoch int32) {
+	p := &w.member(of).proof
+	if p.epoch = max(p.epoch, epoch); epoch < 0 {
+		p.epoch = math.MaxInt32
+	}
+}
+
+// Looked: the process looked at the source anew, its metadata included, and was told that the log starts there.
+func (w *World) Looked(of Of, epoch int32, start int64) {
+	p := &w.member(of).proof
+	if epoch >= 0 && epoch < p.looked {
+		return
+	}
+	p.looked = epoch
+	p.starts = [2]int64{p.starts[1], start}
+	if p.second != nil {
+		p.first, p.second = p.second, nil
+	}
+}
+
+// Answered: the source answered where a leader epoch ends: the last round of a search so far. (−1, −1): it does not know.
+func (w *World) Answered(of Of, epoch int32, end int64) {
+	m := w.member(of)
+	m.proof.second, m.proof.line = &answer{epoch, end}, w.log(m.source).line
+}
+
+// point is the end of what a log has in common with one that gives this answer; false: it proves nothing (decision 15): it is none, of the epoch that is being written, whose end only grows, or of one
+// that the log does not have, unless all of the log is of later ones.
+func (l *log) point(a *answer, current int32) (int64, bool) {
+	if a == nil || a.epoch < 0 || a.end < 0 || a.epoch >= current || len(l.alive) == 0 {
+		return 0, false
+	}
+	has := func(v *version) bool { return v.LeaderEpoch == a.epoch }
+	later := func(v *version) bool { return v.LeaderEpoch > a.epoch }
+	i := slices.IndexFunc(l.alive, later)
+	switch {
+	case !slices.ContainsFunc(l.alive, has):
+		return l.alive[0].Base, i == 0
+	case i < 0:
+		return min(a.end, l.end), true
+	}
+	return min(a.end, l.alive[i].Base), true
+}
+
+// Restored: an unclean election made a broker the leader that had led before, and that still has these batches behind the end of the log.
+func (w *World) Restored(at At, batches []Batch) {
+	l := w.log(at)
+	for _, b := range batches {
+		who := Clients
+		if v := l.find(b); v != nil {
+			who = v.who
+		}
+		l.add(b, who)
+	}
 }

@@ -1,0 +1,25 @@
+package model
+
+// proved: while mirroring, records are cut on the word of two searches that came to one point, with a look at fresh metadata between them, and not below it.
+func (w *World) proved(m *member, l *log, end int64) {
+	dropped := l.from(end)
+	if len(dropped) == 0 {
+		return
+	}
+	p := &m.proof
+	first, one := l.point(p.first, p.epoch)
+	second, two := l.point(p.second, p.epoch)
+	w.must(one && two && first == second && dropped[0].Last >= second, "cut proof", "decision 15, F-26, F-36, F-40, F-41", "%v is cut at %d; the source said %v, and then %v; the copy has epochs up to %d", m.of, end, p.first, p.second, l.latest())
+	p.first, p.second = nil, nil
+}
+
+// asked: no batch is appended of a leader epoch that the process had not heard of when it asked (spec §4, F-38), nor of another topic than the one that was copied so far (F-28).
+func (w *World) asked(m *member, l, source *log, v *version) {
+	p := &m.proof
+	w.must(v.LeaderEpoch <= p.epoch, "newer epoch", "spec §4, F-38", "%v: [%d, %d] of epoch %d is appended; the newest epoch that the source named is %d", m.of, v.Base, v.Last, v.LeaderEpoch, p.epoch)
+	if v.born < source.since {
+		return
+	}
+	w.must(p.topic == 0 || p.topic == source.since+1 || len(l.batches) == 0, "recreated", "F-28, decision 7", "%v: [%d, %d] is appended behind what was copied from a topic that was deleted", m.of, v.Base, v.Last)
+	p.topic = source.since + 1
+}
