@@ -212,7 +212,8 @@ func readEpochs(ctx context.Context, log LogReader) (*logtrunc.Cache, error) {
 	}
 	err := readLog(ctx, log, from, log.End(), func(b []byte) error {
 		for info := range Batches(b) {
-			epochs.Assign(info.LeaderEpoch, max(info.Base, start))
+			epochs.Assign(info.LeaderEpoch, max(min(info.Base, from), start)) // what compaction took may have been of this epoch
+			from = info.Next()
 		}
 		return nil
 	})

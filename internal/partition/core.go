@@ -328,6 +328,11 @@ func (c *Core) newConsent(consents []Consent) bool {
 	return false
 }
 
+// in says that the recorded state is this one, or a failure after which it is this one again.
+func (c *Core) in(s statemachine.State) bool {
+	return c.rec.State == s || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == s
+}
+
 // target is the state in which the partition ought to be next (spec §2; a stop comes before everything else).
 func (c *Core) target() statemachine.State {
 	s := c.rec.State
@@ -335,7 +340,7 @@ func (c *Core) target() statemachine.State {
 		switch {
 		case s == statemachine.Stopped:
 			return s
-		case s == statemachine.Failed && !c.due && statemachine.RetryTarget(c.rec) == statemachine.Stopping:
+		case s == statemachine.Failed && !c.due && c.in(statemachine.Stopping):
 			return s
 		}
 		return statemachine.Stopping
@@ -366,7 +371,7 @@ func (c *Core) target() statemachine.State {
 
 // evaluate moves to where the partition ought to be, or begins the procedure of the state it is in.
 func (c *Core) evaluate() {
-	if !c.loaded || !c.wished || c.halted || c.writing != (Token{}) || c.rebuilding || c.carrying {
+	if !c.loaded || !c.wished || c.halted || c.writing != (Token{}) || c.rebuilding || c.looking {
 		return
 	}
 	target := c.target()
@@ -377,8 +382,8 @@ func (c *Core) evaluate() {
 		return
 	}
 	c.abandon()
-	if target == statemachine.Stopping && c.mustCarry() {
-		c.carry()
+	if target == statemachine.Stopping && c.mustLook() {
+		c.stopLook()
 		return
 	}
 	c.move(target)
@@ -415,7 +420,7 @@ func (c *Core) enter() {
 		c.justOpened = false
 	case statemachine.Failed:
 		c.removeFetcher()
-		if c.rec.FoundOpen && c.log.Owner != OwnerOpen && statemachine.RetryTarget(c.rec) == statemachine.Preparing && !c.cfg.Retry.Retryable(c.rec.RetryAttempt) {
+		if c.rec.FoundOpen && c.log.Owner != OwnerOpen && c.in(statemachine.Preparing) && !c.cfg.Retry.Retryable(c.rec.RetryAttempt) {
 			c.reopen() // nobody knows how long it takes until a person looks at it, and the log is the clients' until then
 			return
 		}
@@ -430,7 +435,7 @@ func (c *Core) abandon() {
 	c.running, c.step, c.waiting = false, "", ""
 	c.search, c.confirming = nil, false
 	c.verdict, c.emptyWait, c.movedOn = verdict{}, 0, false
-	c.carrying = false
+	c.looking = false
 	if c.rebuilding {
 		c.rebuilding, c.syncThen, c.facts, c.dirty = false, nil, nil, true
 	}
@@ -516,12 +521,12 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 	if c.fresh {
 		next = statemachine.ClearFailure(next)
 	}
-	if to == statemachine.Stopping && !(c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Stopping) {
+	if to == statemachine.Stopping && !c.in(statemachine.Stopping) {
 		next = statemachine.ClearFailure(next) // what failed before says nothing about the stop
 		c.aborts, c.resetMade, c.unmarked = nil, -1, false
 	}
-	if to == statemachine.Preparing && c.log.Owner == OwnerOpen {
-		next.FoundOpen = true // with this very write: a restart may bring the log back closed
+	if to == statemachine.Preparing && (c.rec.State == statemachine.Stopped || c.log.Owner == OwnerOpen) {
+		next.FoundOpen = true // with this very write: a restart may bring the log back closed, and may have done so
 	}
 	if to == statemachine.Stopping && c.givesBack {
 		next.FoundOpen, c.givesBack = true, false
@@ -546,10 +551,6 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 
 // fail ends what is under way with FAILED. The message says what is wrong and what to do.
 func (c *Core) fail(message string, nonRetryable bool) {
-	if nonRetryable && c.closedOnClients() {
-		c.openAndFail(message)
-		return
-	}
 	c.abandon()
 	c.due, c.fresh = false, false
 	c.persist(statemachine.Fail(c.rec, message, nonRetryable), nil, nil)
@@ -627,7 +628,7 @@ func (c *Core) armRetry() {
 
 // failPartition is the shell's word that this partition does not work, though nothing it was asked for has failed.
 func (c *Core) failPartition(e *Event) {
-	if e.Source.Permanent && (c.rec.State == statemachine.Stopping || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Stopping) {
+	if e.Source.Permanent && c.in(statemachine.Stopping) {
 		return // a stop needs no source (decision 4)
 	}
 	switch c.rec.State {

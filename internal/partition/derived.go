@@ -204,9 +204,10 @@ func (c *Core) replayed(e *Event) {
 	}
 }
 
-// observed notes a batch that producerstate has taken.
+// observed notes a batch that producerstate has taken. Its epoch may have begun where the batch before ends: compaction takes batches away, and of what it took a source that has lost that
+// epoch may hold other records. A lower beginning is never wrong, as nothing lies in between.
 func (c *Core) observed(h *batch.Header, whole []byte) {
-	c.epochs.Assign(h.LeaderEpoch, max(h.BaseOffset, c.log.Start))
+	c.epochs.Assign(h.LeaderEpoch, max(min(h.BaseOffset, c.upTo), c.log.Start))
 	if h.Control() && txnabort.IsPIDReset(whole) {
 		c.resetAt = h.BaseOffset
 	}
@@ -225,7 +226,7 @@ func (c *Core) firstRecord() int64 { return max(c.log.Start, c.recordsAt) }
 
 func (c *Core) rebuilt(e *Event) {
 	elsewhere := c.wished && c.running && c.target() != c.rec.State
-	if e.More && c.upTo < c.log.End && e.Err == nil && c.replayErr == nil && (c.carrying || !elsewhere) {
+	if e.More && c.upTo < c.log.End && e.Err == nil && c.replayErr == nil && (c.looking || !elsewhere) {
 		c.readOn()
 		return
 	}
@@ -239,13 +240,13 @@ func (c *Core) rebuilt(e *Event) {
 	if err == nil {
 		err = c.replayErr
 	}
-	if c.carrying {
+	if c.looking {
 		if err != nil {
 			c.dirty = true
 		} else {
 			c.upTo = max(c.upTo, c.log.End)
 		}
-		c.carryOver(err)
+		c.looked(err)
 		return
 	}
 	if err != nil {

@@ -196,37 +196,13 @@ func (c *Core) refuse() {
 		n.From, n.To, why, n.From, n.To, n.Episode))
 }
 
-// refuseWith ends a start with a failure that only a person ends. A gate that a STOPPED partition is to have open is opened first, as fail does with one that stood open.
+// refuseWith ends a start with a failure that only a person ends. A log that still is its clients' although it was recorded that it is about to be cut is recorded as theirs again: FAILED opens it.
 func (c *Core) refuseWith(message string) {
-	if c.log.Owner == OwnerOurs && !c.rec.FoundOpen && c.untouched() {
-		c.openAndFail(message)
+	if !c.rec.FoundOpen && c.theirs() {
+		c.persistFoundOpen(true, func(c *Core) { c.fail(message, true) })
 		return
 	}
 	c.fail(message, true)
-}
-
-// closedOnClients says that PREPARING has closed, or may have closed, the gate of a log that still is the clients'.
-func (c *Core) closedOnClients() bool {
-	return c.rec.State == statemachine.Preparing && c.rec.FoundOpen && c.log.Owner == OwnerOurs && c.busy == (Token{})
-}
-
-// openAndFail opens the log before the failure is recorded: nobody knows how long it takes until a person looks at it.
-func (c *Core) openAndFail(message string) {
-	c.abandon()
-	c.running = true
-	c.step = statemachine.OpenLog.String()
-	c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {
-		if e.Err != nil {
-			c.fail(fmt.Sprintf("the start is refused, and the destination log cannot be opened again: %v", e.Err), false)
-			return
-		}
-		c.fail(message, true)
-	})
-}
-
-// untouched says that the log still is as an earlier STOPPED left it, client writes included: the marks of that stop are there and this episode has cut nothing and copied nothing.
-func (c *Core) untouched() bool {
-	return c.lme != nil && c.lme.Episode < c.rec.Episode && !c.rec.Mirrored && c.lme.Offset >= 0 && c.log.End >= c.lme.Offset && c.resetAt >= c.lme.Offset
 }
 
 // cutsRemote says that what is to be dropped reaches into the log's remote storage. It may have grown since it was asked last.

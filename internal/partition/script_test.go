@@ -211,7 +211,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			return k
 		}
 		fmt.Fprintf(&s.out, "ok\n")
-	case "stored": // state= episode= attempt= previous= message= lme= lmo= lme-episode= lme-cluster=
+	case "stored": // state= episode= leader-epoch= mirrored attempt= previous= message= lme= lmo= lme-episode= lme-cluster=
 		states := map[string]statemachine.State{}
 		for _, st := range []statemachine.State{
 			statemachine.Preparing, statemachine.EpochFencing, statemachine.Mirroring, statemachine.Pausing, statemachine.Paused, statemachine.Stopping,
@@ -223,8 +223,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		if s.stored.State == statemachine.Preparing && args["state"] != "PREPARING" {
 			d.Fatalf(t, "no such state: %q", args["state"])
 		}
-		s.stored.StateEpoch, s.stored.FoundOpen = 10, false
+		s.stored.StateEpoch, s.stored.FoundOpen, s.stored.Mirrored = 10, false, flag("mirrored")
 		num32("episode", &s.stored.Episode)
+		num32("leader-epoch", &s.stored.LeaderEpoch)
 		n := int64(0)
 		num("attempt", &n)
 		s.stored.RetryAttempt = int16(n)

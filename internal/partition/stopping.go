@@ -15,75 +15,76 @@ import (
 type stopping struct {
 	aborts      []Marker // written by this process's stop
 	resetMade   int64    // offset of the MIRROR_PID_RESET of this process's stop, −1 none
-	writtenOver bool     // clients wrote behind our marks: an earlier stop's, carried over
+	writtenOver bool     // clients wrote behind our marks: the stop had come to opening the log before, and a restart closed it
 	markerWaits int
 	opens       int
 	justOpened  bool
 	unmarked    bool   // LME and LMO are recorded by this process, and it has not come to opening the log
 	stoppedWhy  string // what is to be known of a STOPPED log that was the clients' before the stop
 
-	carrying    bool // before STOPPING is persisted: is the log still as an earlier stop left it?
-	carryTries  int
+	looking     bool // before STOPPING is persisted: is the log still its clients'?
+	lookTries   int
 	givesBack   bool // the log is to be recorded as the clients'
 	pendingMark []Marker
 }
 
 const maxMarkerWaits = 3
 
-// mustCarry says that the stop ends a start that may never have changed anything: then what the earlier stop recorded still is where the mirror ended, and has to be
-// carried into this episode before STOPPING is persisted. Recording the log's end anew would claim client writes as mirrored, and abort clients' transactions. Where there was no
-// earlier stop, and clients wrote the log before (WasOpen), it is theirs, or what a cut has left of theirs, unless it is known to be a prefix of the source's by now. A log that nobody found open
-// is a copy, also where its state was lost. A start that comes after MIRRORING in the same episode, because the source topic was recreated, is not such a start.
-func (c *Core) mustCarry() bool {
-	preparing := c.rec.State == statemachine.Preparing || c.rec.State == statemachine.Failed && statemachine.RetryTarget(c.rec) == statemachine.Preparing
-	if c.rec.FoundOpen || c.rec.Mirrored || !preparing {
-		return false
-	}
-	if !c.ended() {
-		return !c.prefix && c.log.Start < c.log.End
-	}
-	return c.lme.Episode < c.rec.Episode
+// mustLook says that the stop ends a start that may never have changed anything. Then the log has to be asked before STOPPING is persisted: recording its end would claim client writes as
+// mirrored, and abort clients' transactions. So it is where a mirror that was deleted had ended before. A log that is known to be a prefix of the source's by now is stopped as a copy, and so is one
+// without a word of clients: its state was lost.
+func (c *Core) mustLook() bool {
+	starts := c.in(statemachine.Preparing) || c.rec.State == statemachine.Unknown && c.ended()
+	return starts && !c.rec.FoundOpen && !c.rec.Mirrored && !c.prefix && c.log.Start < c.log.End
 }
 
-func (c *Core) carry() {
+// theirs says that this log, which was read, is its clients', or what a cut has left of theirs: nothing was mirrored in this episode, and clients have it, or wrote it before the mirror had it, or it
+// still is as an earlier stop left it. The marks of that stop are there then, or retention has taken them with all below.
+func (c *Core) theirs() bool {
+	switch {
+	case c.rec.Mirrored || c.prefix || !c.holdsRecords():
+		return false
+	case c.rec.FoundOpen || c.log.Owner == OwnerOpen:
+		return true
+	case c.ended():
+		return c.log.End >= c.lme.Offset && c.lme.Offset >= 0 && (c.resetAt >= c.lme.Offset || c.log.Start > c.lme.Offset)
+	}
+	return c.rec.WasOpen
+}
+
+// stopLook asks the log whose it is, and begins STOPPING. Without an answer it waits: the stop needs one anyway.
+func (c *Core) stopLook() {
 	if c.busy != (Token{}) {
 		return // the answer evaluates again
 	}
-	c.carrying = true
+	c.looking = true
 	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
 		if e.Err != nil {
-			c.carryOver(e.Err)
+			c.looked(e.Err)
 			return
 		}
 		c.sawLog(e)
 		if c.log.Owner == OwnerOpen {
-			c.carryOver(nil)
+			c.looked(nil)
 			return
 		}
-		c.sync(func(c *Core) { c.carryOver(nil) })
+		c.sync(func(c *Core) { c.looked(nil) })
 	})
 }
 
-// carryOver begins STOPPING, with the earlier stop's record if the log still is as it was then. Without an answer from the log it waits: the stop needs one anyway.
-func (c *Core) carryOver(err error) {
-	c.carrying = false
+func (c *Core) looked(err error) {
+	c.looking = false
 	switch {
 	case c.target() != statemachine.Stopping:
 		c.running = false
 		c.evaluate()
 	case err != nil:
-		c.carryTries++
+		c.lookTries++
 		c.waiting = fmt.Sprintf("stopping: the destination log does not answer: %v", err)
-		c.wait(c.backoff(c.carryTries), func(c *Core, _ *Event) { c.evaluate() })
-	case !c.ended():
-		c.givesBack = c.holdsRecords() && (c.rec.WasOpen || c.log.Owner == OwnerOpen)
-		c.move(statemachine.Stopping)
-	case c.log.Owner != OwnerOpen && !c.untouched():
-		c.move(statemachine.Stopping)
+		c.wait(c.backoff(c.lookTries), func(c *Core, _ *Event) { c.evaluate() })
 	default:
-		lme := copyLME(c.lme)
-		lme.Episode = c.rec.Episode
-		c.moveWith(statemachine.Stopping, lme)
+		c.givesBack = c.log.Owner == OwnerOpen || c.theirs()
+		c.move(statemachine.Stopping)
 	}
 }
 
@@ -93,7 +94,7 @@ func (c *Core) stopStep(s statemachine.StoppingStep) { c.step = s.String() }
 func (c *Core) recorded() bool { return c.ended() && c.lme.Episode == c.rec.Episode }
 
 func (c *Core) stop() {
-	c.carryTries = 0
+	c.lookTries = 0
 	c.markerWaits = 0
 	c.stopStep(statemachine.StopAskOwner)
 	c.ask(Effect{Kind: AskOwner}, (*Core).stopOwner)
@@ -117,7 +118,7 @@ func (c *Core) stopOwner(e *Event) {
 		c.fail("stopping: "+foreignMessage, false)
 	case OwnerOpen:
 		// Clients write: either this stop had come this far, or this episode never had the log, or it was taken from the mirror. Aborting and resetting now would hit clients.
-		if c.recorded() && !c.unmarked && c.resetAt >= c.lme.Offset-1 || c.rec.FoundOpen || c.led < 0 {
+		if c.recorded() && !c.unmarked && c.resetAt >= c.lme.Offset-1 || c.rec.FoundOpen || !c.recorded() && !c.rec.Mirrored {
 			c.stopAbove((*Core).stopped)
 			return
 		}
