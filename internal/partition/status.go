@@ -37,7 +37,7 @@ func (c *Core) Status() Status {
 	s := Status{
 		Record: c.rec, Want: c.want, Step: c.step, Waiting: c.waiting, LME: copyLME(c.lme), Log: c.log,
 		Source: c.src, SourceSeen: c.seen, Denied: c.denied, CaughtUp: c.caughtUp, NothingLeft: c.nothingLeft && c.provenEnd >= c.src.HighWatermark, NoEpochs: c.src.NoEpochs,
-		LastStable: min(c.producers.LastStable(c.log.End), c.log.Replicated), InFlight: c.producers.InFlight(), Epochs: c.epochs.Entries(),
+		LastStable: c.producers.LastStable(c.log.Replicated), InFlight: c.producers.InFlight(), Epochs: c.epochs.Entries(),
 		HighestProducerID: c.highestProducerID(), LostFrom: c.lostFrom, LostTo: c.lostTo,
 		Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade,
 	}

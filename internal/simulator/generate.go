@@ -119,6 +119,7 @@ func newAdversary(w *world, rng *rand.Rand) *adversary {
 		})
 	}
 	a.clients(some)
+	a.destination(rng)
 	if rng.IntN(2) == 0 {
 		for range 1 + rng.IntN(2) {
 			a.scene()
@@ -271,7 +272,7 @@ func (a *adversary) spoil() string {
 var faulty = []partition.EffectKind{
 	partition.CheckSource, partition.AskEpoch, partition.AskOwner, partition.CloseForWrites, partition.Truncate, partition.Reset, partition.RaiseStart, partition.RaiseEpoch,
 	partition.Rebuild, partition.AddFetcher, partition.Continue, partition.Append, partition.Append, partition.QuiesceGroups, partition.SettleProducerIDs, partition.ClampGroups,
-	partition.OpenLog, partition.AskRecovered,
+	partition.OpenLog, partition.AskRecovered, partition.AwaitTruncated,
 }
 
 func (a *adversary) fault() string {

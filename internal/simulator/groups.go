@@ -249,7 +249,7 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 	to := *d.Write
 	r.moving++
 	k.busy = w.now + callBound
-	w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name) })
+	w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name, 0) })
 	f := &l.c.groupFail
 	takes := l.slow + f.slow + w.jitter(r.purpose(40), 100*time.Microsecond, 40*time.Millisecond)
 	if f.slow > 0 {
@@ -321,7 +321,7 @@ func (r *runner) clamp(end int64) {
 			look.Active = r.w.groups.isActive(r.l.c, k.name)
 			d := metadatasync.Decide(look)
 			if k.Memory = d.Memory; d.Write != nil {
-				r.w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name) })
+				r.w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name, 0) })
 				r.w.place(k.name, r.l, *d.Write, model.Mirror)
 			}
 		}

@@ -141,6 +141,9 @@ type partitionLog struct {
 	lowUntil   time.Duration // … until then
 	slow       time.Duration // what calls on it take in addition
 	full       bool          // takes no append
+	local      int64         // what lies below is in remote storage
+	top        int32         // the highest leader epoch that it ever had, where a restart has taken it back
+	taken      bool          // somebody opened it while it was a mirror's
 	refused    bool          // and has refused one
 	pending    bool          // followers will fetch soon
 	waiters    []*waiter
@@ -168,7 +171,7 @@ func (l *partitionLog) String() string {
 }
 
 func (l *partitionLog) view() partition.LogView {
-	v := partition.LogView{Start: l.start, End: l.end, Replicated: l.high, LeaderEpoch: l.epoch}
+	v := partition.LogView{Start: l.start, End: l.end, Replicated: l.high, LeaderEpoch: l.epoch, LowestCut: l.local}
 	switch {
 	case l.foreign:
 		v.Owner = partition.OwnerForeign
@@ -236,6 +239,7 @@ func (l *partitionLog) follow() {
 			r.end, r.behind = l.end, false
 		}
 	}
+	l.followed()
 	l.advance()
 }
 
@@ -254,6 +258,7 @@ func (l *partitionLog) advance() {
 		l.high = high
 		l.changed = true
 		l.w.tell(func(m *model.World) { m.Replicated(l.at, high) })
+		l.tellReplicated()
 	}
 	l.wake()
 }
@@ -284,7 +289,7 @@ func (l *partitionLog) cutTo(offset int64, who model.Who, by string) int64 {
 	l.batches = l.batches[:n:n] // what comes next must not write over what a deposed leader still shows
 	l.end = offset
 	l.start = min(l.start, offset)
-	l.high = min(l.high, offset)
+	l.high, l.local = min(l.high, offset), min(l.local, offset)
 	l.cache.TruncateTo(offset)
 	for i := range l.replicas {
 		r := &l.replicas[i]
@@ -298,9 +303,21 @@ func (l *partitionLog) cutTo(offset int64, who model.Who, by string) int64 {
 	return offset
 }
 
+// forgetTo takes away what lies from offset on, replicated or not.
+func (l *partitionLog) forgetTo(offset int64) {
+	l.batches = l.batches[: len(l.batches)-len(l.from(offset)) : len(l.batches)-len(l.from(offset))]
+	l.end, l.start, l.high, l.local = offset, min(l.start, offset), min(l.high, offset), 0
+	l.cache.TruncateTo(offset)
+	for i := range l.replicas {
+		l.replicas[i].end = min(l.replicas[i].end, offset)
+	}
+	l.changed = true
+	l.w.tell(func(m *model.World) { m.Lost(l.at, offset) })
+}
+
 // restart empties the log.
 func (l *partitionLog) restart(start int64, who model.Who, by string) {
-	l.batches, l.start, l.end, l.high = nil, start, start, start
+	l.batches, l.start, l.end, l.high, l.local = nil, start, start, start, 0
 	l.cache.Reset()
 	for i := range l.replicas {
 		l.replicas[i].end, l.replicas[i].behind = start, i != l.leader
@@ -346,6 +363,7 @@ func (l *partitionLog) setOpen(open bool, who model.Who, by string) {
 		return
 	}
 	l.open = open
+	l.taken = l.taken && (open || who == model.Cluster)
 	l.changed, l.former = true, nil
 	l.w.tell(func(m *model.World) { m.Gate(l.at, who, by, open) })
 	if open {
@@ -394,6 +412,7 @@ func (l *partitionLog) elect(unclean bool, stale time.Duration) bool {
 	l.noLeader = false
 	r := &l.replicas[next]
 	r.stuck, r.inSync, r.behind = false, true, false
+	l.followed()
 	if r.end < l.end {
 		if unclean {
 			l.former = l.onDisk(was)
@@ -528,6 +547,13 @@ func (l *partitionLog) copied() bool {
 		}
 	}
 	return true
+}
+
+// followed tells that every follower has followed the last cut, when that is so.
+func (l *partitionLog) followed() {
+	if l.copied() {
+		l.w.tell(func(m *model.World) { m.Followed(l.at) })
+	}
 }
 
 // compare lets the model compare what it was told with the log.

@@ -345,6 +345,7 @@ type fetcher struct {
 	broker      int32
 	id          statemachine.TopicID
 	alive       bool
+	asked       bool // a reply is awaited
 	token       partition.Token
 	offset      int64
 	under, last int32
@@ -362,7 +363,7 @@ func (f *fetcher) want(e partition.Effect) {
 	if e.Offset != f.offset {
 		f.quiet = 0
 	}
-	f.token, f.offset, f.last = e.Token, e.Offset, e.LastEpoch
+	f.token, f.offset, f.last, f.asked = e.Token, e.Offset, e.LastEpoch, true
 	f.under = e.Epoch
 	how := f.r.takeFault(e.Kind)
 	token := e.Token

@@ -82,7 +82,7 @@ var verbs = []struct {
 	{"commit", opEnd},                // commit T1 [most=1]
 	{"compact", onLog(opCompact)},    // compact A orders-0
 	{"consent", onMirror(opConsent)}, // consent b-to-a 0: to exactly what the partition needs [from=1 to=5 episode=2]: to something else
-	{"crash", onMirror(opCrash)},     // crash a-to-b [keep=1]: all processes, logs keep so many batches that were not replicated
+	{"crash", onMirror(opCrash)},     // crash a-to-b [keep=1] [short=2] [back]: all processes, logs keep so many batches that were not replicated; short, back: runner.lose
 	{"delete-topic", opDeleteTopic},  // delete-topic A orders
 	{"doubt", onMirror(opDoubt)},     // doubt a-to-b 0 [for-good]: the watchdog thinks that it does not work; for-good: the source's address leads elsewhere
 	{"elect", onLog(opElect)},        // elect A orders-0 [unclean] [stale=2s], or former: who led before the last unclean election leads again
@@ -100,6 +100,7 @@ var verbs = []struct {
 	{"leave", opMembers},             // leave B g1
 	{"lose", opLose},                 // lose A: the cluster does not answer
 	{"network", onMirror(opNetwork)}, // network a-to-b cut|heal|black-hole, or delay|duplicate|reorder|past|corrupt|cut-reply|crowded|left-out|undefined|late-end|late-mark|bold-start with n= or by=
+	{"offload", onLog(opOffload)},    // offload B orders-0 [to=5]: into remote storage
 	{"pause", onMirror(opPause)},
 	{"produce", onLog(opProduce)},    // produce A orders-0 [n=3] [by=P1]
 	{"recover", onMirror(opRecover)}, // recover a-to-b 0
@@ -109,15 +110,19 @@ var verbs = []struct {
 	{"room", onLog(opRoom)},          // room B orders-0
 	{"run", opRun},                   // run 5s
 	{"send", opSend},                 // send T1 orders-0 [n=2]
+	{"shorten", onLog(opShorten)},    // shorten B orders-0: a copy loses what is not replicated
 	{"shrink", onLog(opShrink)},      // shrink A orders-0: followers that do not follow leave those in sync
 	{"slow", onLog(opSlow)},          // slow B orders-0 by=50ms
 	{"start", onMirror(opStart)},
 	{"step", opStep}, // step 3: so many events
 	{"stop", onMirror(opStop)},
-	{"store", opStore},                  // store B before|after|loads [n=2], slow [by=50ms]
+	{"store", opStore},                  // store B before|after|loads|refuse [n=2], slow [by=50ms]
+	{"take", onLog(opTake)},             // take B orders-0: somebody leads and opens a copy
 	{"take-over", onMirror(opTakeOver)}, // take-over a-to-b: a new process, whatever the old one does
 	{"trim", onLog(opTrim)},             // trim A orders-0 to=12
 	{"tune", onMirror(opTune)},          // tune a-to-b [loss=keep] [floor=3]
+	{"unmake", onMirror(opUnmake)},      // unmake a-to-b: the mirror is deleted, its last mirror epochs stay
+	{"until", onMirror(opUntil)},        // until a-to-b MIRRORING [by=20s]
 }
 
 // apply carries out one op.
@@ -129,6 +134,7 @@ func (w *world) apply(line string) error {
 			w.stats.Ops++
 			err := verbs[i].do(w, &o)
 			w.compare()
+			w.show()
 			return err
 		}
 	}
@@ -456,6 +462,8 @@ func opStore(w *world, o *words) error {
 		c.storeFail.before = n
 	case o.has("after"):
 		c.storeFail.after = n
+	case o.has("refuse"):
+		c.storeFail.refused = n
 	case o.has("loads"):
 		c.storeFail.loads = n
 	case o.has("slow"):
@@ -471,6 +479,11 @@ func opCrash(w *world, m *mirror, o *words) {
 		p := m.processes[0]
 		w.stats.fault("process crash", p.states()...)
 		p.crash(int(o.number("keep", 0)))
+		for _, r := range p.runners {
+			if !r.l.gone && r.l.generation == r.generation && (o.has("back") || o.number("short", 0) > 0) {
+				r.lose(int(o.number("short", 0)), o.has("back"))
+			}
+		}
 	}
 }
 
@@ -518,7 +531,7 @@ func opFault(w *world, m *mirror, o *words) {
 		return
 	}
 	for k := partition.Persist; k <= partition.Halt; k++ {
-		if k.String() == o.arg(1) && k != partition.Persist && k != partition.AwaitReplicated && k != partition.AwaitTruncated && len(m.armed) < 10 {
+		if k.String() == o.arg(1) && k != partition.Persist && k != partition.AwaitReplicated && len(m.armed) < 10 {
 			m.armed = append(m.armed, armed{k, how})
 		}
 	}
@@ -646,7 +659,6 @@ func opTune(w *world, m *mirror, o *words) {
 	for _, p := range m.processes {
 		for _, r := range p.runners {
 			policy := m.policy
-			w.tell(func(mo *model.World) { mo.Policy(r.of, policy.Loss.String(), policy.StartFloor) })
 			w.after(time.Millisecond, func() { r.deliver(partition.Event{Kind: partition.Tuned, Policy: policy}) })
 		}
 	}

@@ -134,6 +134,7 @@ func (w *world) finish(o *Outcome) {
 		}
 	}
 	w.compare()
+	w.show()
 	w.each(func(r *runner) {
 		if w.cfg.Blind && r.m.want == statemachine.WantMirroring {
 			return // a source that tells no leader epochs proves nothing: the partition waits, and says so (decision 15)
@@ -176,6 +177,7 @@ func (w *world) heal() {
 	}
 	w.logs(func(l *partitionLog) {
 		l.full, l.slow, l.noLeader = false, 0, false
+		l.raiseEpoch(l.top, model.Cluster, "")
 		for i := range l.replicas {
 			l.replicas[i].stuck = false
 		}
@@ -224,7 +226,7 @@ func (w *world) settled() bool {
 	w.each(func(r *runner) {
 		st := r.core.Status()
 		switch {
-		case r.state == statemachine.Failed && st.Record.RetryAttempt == statemachine.NonRetryable:
+		case r.state == statemachine.Failed && (st.Record.RetryAttempt == statemachine.NonRetryable || r.l.taken):
 		case r.m.want == statemachine.WantStopped:
 			ok = ok && (r.state == statemachine.Stopped || r.state == statemachine.Unknown) && r.l.open
 		case r.m.want == statemachine.WantPaused:

@@ -29,6 +29,7 @@ var (
 	errLost       = errors.New("no answer")
 	errFull       = errors.New("no space left on device")
 	errCluster    = errors.New("the cluster does not answer")
+	errRemote     = errors.New("what lies there is in remote storage")
 )
 
 // mirror copies a topic from one cluster to the other. Its processes run beside the destination, at most one of them has the partitions.
@@ -98,6 +99,7 @@ type runner struct {
 	fetch      *fetcher
 	waiter     *waiter
 	retry      uint64 // number of the timer that counts
+	local      int64  // what it was told last of remote storage
 	replicated int64  // as last told by itself; −1: not since the log was cut
 	halted     bool
 	writing    bool               // a state write has not been answered
@@ -218,7 +220,7 @@ func (p *process) makeTopic() {
 // take begins to run a partition.
 func (p *process) take(l *partitionLog) {
 	m, w := p.m, p.m.w
-	l.generation = max(l.generation, p.number) // who was overtaken takes nothing any more
+	l.generation = max(l.generation, m.number) // who was overtaken takes nothing any more
 	r := &runner{
 		p: p, m: m, w: w, l: l, generation: p.number, of: model.Of{Mirror: m.name, At: l.at}, state: statemachine.Unknown,
 		key:  statemachine.Key{Mirror: m.name, TopicID: l.t.id, Partition: l.at.Partition},
@@ -302,18 +304,13 @@ func (p *process) crash(keep int) {
 			continue
 		}
 		if l.open {
-			if m.w.cfg.Closes {
+			if m.w.cfg.Closes && !l.taken {
 				m.w.stats.answer("gate closed by a restart", r.state)
 				l.setOpen(false, model.Cluster, "")
 			}
 			continue
 		}
-		at := l.end
-		list := l.from(l.high)
-		if len(list) > keep {
-			at = list[keep].h.BaseOffset
-		}
-		if at = max(at, l.high); at < l.end {
+		if at := l.kept(keep); at < l.end {
 			m.w.stats.answer("crash loses the end", r.state)
 			l.cutTo(at, model.Cluster, "")
 		}
@@ -394,14 +391,27 @@ func (r *runner) handle(ev partition.Event) {
 		r.writing = false
 	case partition.Wish, partition.Recover: // a person did something
 		w.tell(func(m *model.World) { m.Wished(r.of, wishes[r.m.want]) })
-	}
-	if f := &ev.Fetch; ev.Kind == partition.Fetched && r.m.newest() == r.p && r.fetch != nil && ev.Token == r.fetch.token && !r.writing && r.state == statemachine.Mirroring &&
-		f.Code == partition.FetchOK && len(f.Records) == 0 && !f.Crowded && f.HighWatermark > f.Offset && ev.Token != r.fetch.unproven {
-		w.tell(func(m *model.World) { m.EmptyFetch(r.of, f.Offset, f.HighWatermark) })
-	} else if ev.Kind == partition.Fetched && f.Code == partition.FetchOK && len(f.Records) > 0 { // there are records after all
-		if h, _, err := batch.Next(f.Records); err == nil {
-			w.tell(func(m *model.World) { m.Shown(r.of, h.BaseOffset) })
+	case partition.Tuned:
+		if r.m.newest() == r.p {
+			w.tell(func(m *model.World) { m.Policy(r.of, ev.Policy.Loss.String(), ev.Policy.StartFloor) })
 		}
+	}
+	if f := &ev.Fetch; ev.Kind == partition.Fetched && f.Code == partition.FetchOK && r.m.newest() == r.p {
+		end, base := int64(0), int64(-1)
+		if r.fetch != nil && ev.Token == r.fetch.token && !r.writing && r.state == statemachine.Mirroring && len(f.Records) == 0 && !f.Crowded && f.HighWatermark > f.Offset && ev.Token != r.fetch.unproven {
+			end = f.HighWatermark
+		}
+		if h, _, err := batch.Next(f.Records); err == nil { // there are records after all
+			base = h.BaseOffset
+		}
+		w.tell(func(m *model.World) { m.Fetched(r.of, f.Offset, end, base) })
+	}
+	if r.fetch != nil && ev.Kind == partition.Fetched && ev.Token == r.fetch.token {
+		r.fetch.asked = false
+	}
+	if r.local != ev.Log.LowestCut && ev.Log.LowestCut > 0 {
+		r.local = ev.Log.LowestCut
+		w.tell(func(m *model.World) { m.Offloaded(r.l.at, r.local) })
 	}
 	out := r.core.Step(w.time(), ev)
 	if ev.Kind == partition.Persisted && ev.Err == nil {
@@ -487,6 +497,9 @@ func (r *runner) do(e partition.Effect) {
 func (r *runner) halt() {
 	r.halted = true
 	r.quit()
+	if r.m.newest() == r.p {
+		r.w.tell(func(m *model.World) { m.Halted(r.of, r.p.name) })
+	}
 	r.w.stats.answer("halted", r.state)
 }
 
@@ -545,7 +558,11 @@ func (r *runner) call(e partition.Effect) {
 	w := r.w
 	how := r.takeFault(e.Kind)
 	if name, ok := calls[e.Kind]; ok && r.generation == r.l.generation {
-		w.tell(func(m *model.World) { m.Began(r.of, name) })
+		offset := e.Offset
+		if h, _, err := batch.Next(e.Bytes); err == nil {
+			offset = h.BaseOffset
+		}
+		w.tell(func(m *model.World) { m.Began(r.of, name, offset) })
 	}
 	switch e.Kind {
 	case partition.Append, partition.Truncate, partition.Reset, partition.RaiseStart, partition.Rebuild:
@@ -668,11 +685,19 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 			ev.Err = errors.New("replicas have confirmed more meanwhile")
 			return
 		}
+		if l.local > l.start && e.Offset < l.local {
+			ev.Err, ev.NonRetryable = errRemote, true
+			return
+		}
 		r.replicated = -1
 		r.dropping(l.from(e.Offset))
 		l.cutTo(e.Offset, model.Mirror, by)
 		l.soon()
 	case partition.Reset:
+		if l.local > l.start {
+			ev.Err, ev.NonRetryable = errRemote, true
+			return
+		}
 		r.replicated = -1
 		r.dropping(l.batches)
 		l.restart(e.Offset, model.Mirror, by)
@@ -686,6 +711,7 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 			l.raiseEpoch(l.epoch+w.cfg.Bumps, model.Cluster, "")
 			l.setOpen(true, model.Mirror, by)
 			l.noLeader = false
+			l.replay()
 		}
 	case partition.CloseForWrites:
 		if l.open {

@@ -15,6 +15,7 @@ import (
 type storeFault struct {
 	before, after int // writes that fail, and were not done or done
 	loads         int // loads that fail
+	refused       int // writes that were not done, and whose error the core is told
 	slow          time.Duration
 }
 
@@ -36,6 +37,11 @@ func (r *runner) persist(e partition.Effect, try int) {
 			case c.lost:
 				again()
 				return
+			case f.refused > 0 && try == 0:
+				f.refused--
+				w.stats.fault("state write refused", r.state)
+				r.answer(partition.Event{Kind: partition.Persisted, Token: e.Token, Err: errLost})
+				return
 			case f.before > 0:
 				f.before--
 				w.stats.fault("state write fails before", r.state)
@@ -44,7 +50,7 @@ func (r *runner) persist(e partition.Effect, try int) {
 			}
 			record := e.Record
 			results, err := r.p.session.Write(context.Background(), []statemachine.Write{{
-				Key: r.key, ExpectedStateEpoch: e.ExpectedStateEpoch, LeaderEpoch: r.l.epoch, State: &record, LME: e.LME,
+				Key: r.key, ExpectedStateEpoch: e.ExpectedStateEpoch, LeaderEpoch: e.Record.LeaderEpoch, State: &record, LME: e.LME,
 			}})
 			if err == nil && results[0].Err == nil {
 				r.stored(e.LME != nil)

@@ -50,6 +50,7 @@ func (w *World) copied(m *member, l, source *log, v *version) {
 	s := m.when("append")
 	w.must(s == mirroring && (m.record.State != stopping || m.ended() == nil), "copies", "spec §2, decision 5", "%v: a batch of the source is appended at %d in state %d", m.of, v.Base, s)
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v copies at %d while the opposite mirror runs", m.of, v.Base)
+	w.must(!l.behind, "replica wait", "decision 22, spec §3", "%v copies at %d, and not every replica has followed the last cut", m.of, v.Base)
 	if n := len(l.batches); n > 0 && l.batches[n-1].who != Cluster && l.batches[n-1].Last >= source.start { // what the source has no more cannot be compared
 		p := l.batches[n-1]
 		below := source.find(p.Batch)
@@ -114,9 +115,13 @@ func (w *World) against(m *member) bool {
 
 // Began: the mirror's process begins a call on its destination: "append", "cut", "restart", "start", "epoch", "open", "close", "group NAME". What it does may come late, when the state is another one already;
 // it is judged by the state in which it was begun. At a stop LME is recorded before a higher epoch is asked for.
-func (w *World) Began(of Of, call string) {
-	m := w.member(of)
-	m.began[call], m.room[call] = m.record.State, gap{w.log(of.At).start, w.log(of.At).replicated}
+func (w *World) Began(of Of, call string, offset int64) {
+	m, l := w.member(of), w.log(of.At)
+	m.began[call], m.room[call] = m.record.State, gap{l.start, l.replicated}
+	w.must(call != "append" || offset >= l.end || l.open || len(l.batches) == 0, "order", "invariant 2, F-38", "%v: batches from %d on are offered to a log that ends at %d", of, offset, l.end)
+	w.must(call != "start" || offset <= l.replicated, "start", "decision 11", "%v asks for a log start of %d; replicated is %d", of, offset, l.replicated)
+	w.must(call != "start" || m.loss != "keep", "start", "decision 16", "%v follows the source's log start to %d; the policy is to keep", of, offset)
+	w.must(call != "cut" && call != "restart" || l.local <= l.start || offset >= l.local && call == "cut", "remote", "F-86, spec §3", "%v: %s at %d; what lies below %d is in remote storage", of, call, offset, l.local)
 	if call == "close" {
 		m.closing = m.prepared
 	}
@@ -125,7 +130,7 @@ func (w *World) Began(of Of, call string) {
 			g.free = g.who == Mirror || !g.theirs || g.passed // somebody may move it away and back until the call is done: nobody can tell
 		}
 	}
-	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil || w.log(of.At).open, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
+	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil || l.open, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
 }
 
 // when is the state in which a call was begun.
@@ -139,10 +144,10 @@ func (m *member) when(call string) int8 {
 // EpochRaised: the log's leader epoch is another one: an election, or a mirror's request, which once STOPPED goes no further than above LME.
 func (w *World) EpochRaised(at At, who Who, by string, epoch int32) {
 	l := w.log(at)
-	w.must(epoch >= l.epoch, "epoch fence", "invariant 3", "%v: the leader epoch went from %d back to %d", at, l.epoch, epoch)
+	w.must(epoch >= l.epoch || who == Cluster && !l.open, "epoch fence", "invariant 3", "%v: the leader epoch went from %d back to %d", at, l.epoch, epoch)
 	if who == Mirror {
 		m := w.owned(l, by, "raises the epoch")
 		w.must(m.record.State != stopped || m.end != nil && l.epoch <= m.end.LME, "raised epoch", "decision 4, spec §5", "%v: the leader epoch is raised to %d although it is STOPPED; recorded is %+v", at, epoch, m.end)
 	}
-	l.epoch = epoch
+	l.epoch, l.top = epoch, max(l.top, epoch)
 }

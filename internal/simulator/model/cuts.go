@@ -11,6 +11,7 @@ func (w *World) Cut(at At, who Who, by string, end int64) {
 	if who == Mirror {
 		m := w.owned(l, by, "cuts")
 		w.mirrorCuts(m, l, end)
+		l.behind = true
 		l.theirs = l.theirs && (!l.ended || m.end != nil && end > m.end.LMO) // behind the marks of an earlier stop a cut leaves what still is theirs
 	} else {
 		w.must(w.acting(at) == nil || l.opened || end >= l.replicated, "replicated", "design.md, Log", "%v loses what lies from %d on by itself; replicated was %d", at, end, l.replicated)
@@ -67,7 +68,7 @@ func (w *World) Restarted(at At, who Who, by string, start int64) {
 	l := w.log(at)
 	if who == Mirror {
 		w.mirrorRestarts(w.owned(l, by, "begins again"), l, start)
-		l.theirs = false
+		l.theirs, l.behind = false, true
 	}
 	l.cut(-1)
 	l.start, l.end, l.replicated, l.risen = start, start, start, max(l.risen, start)

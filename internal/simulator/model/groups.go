@@ -76,7 +76,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	if end := m.ended(); s == stopping && end != nil && end.LMO >= 0 {
 		limit = min(limit, end.LMO)
 	}
-	w.must(!l.open && s != stopped && s != paused && m.record.State != stopped && !m.over(l), "group late", "decision 12, spec §6", "%v: group %s is moved to %d in state %d, open %v", l.at, g.name, offset, s, l.open)
+	w.must((!l.open || l.taken) && s != stopped && s != paused && m.record.State != stopped && !m.over(l), "group late", "decision 12, spec §6", "%v: group %s is moved to %d in state %d, open %v", l.at, g.name, offset, s, l.open)
 	start := l.start
 	if room, told := m.room["group "+g.name]; told && s != stopping { // the log may have been cut since
 		start, limit = min(start, room.from), max(limit, room.to)

@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Rest: every fault has been healed, and nothing moves any more. Every partition must have come to where its wish is, or say why a person is needed.
 func (w *World) Rest(of Of) {
@@ -14,19 +17,38 @@ func (w *World) Rest(of Of) {
 		clear(m.need)
 	}
 	s := m.record.State
-	person := s == failed && m.record.Attempt == -1 || m.record.Attempt > 0 && (s == failed || s == preparing) && (w.standoff(m) || !w.log(m.source).there || w.log(m.source).across(l.end)) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
+	person := l.taken && s == failed || s == failed && m.record.Attempt == -1 || m.record.Attempt > 0 && (s == failed || s == preparing) && (w.standoff(m) || !w.log(m.source).there || w.log(m.source).across(l.end)) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
 	want := map[Wish]int8{WantMirroring: mirroring, WantPaused: paused, WantStopped: stopped}[m.wish]
 	w.must(person || s == want && (s != stopped || l.open), "rest state", "invariant 7", "%v rests in state %d, open %v; wished is %d, the record %+v", of, s, l.open, m.wish, m.record)
-	if s == mirroring {
+	refused := s == failed && m.record.Attempt == -1 && m.record.Previous == preparing
+	w.must(!refused || !m.record.FoundOpen || l.open, "given back", "decision 7", "%v: a start was refused, and clients do not have their log back: %s", m.of, m.record.Message)
+	if s == mirroring && !l.taken { // it notices when it has something to append
 		w.restBytes(m, l, w.log(m.source))
 		w.restGroups(m, l)
 	}
 }
 
+// Shows: the status of a partition that copies and knows its log says that readers of committed records come to stable, replicas have everything below replicated, and, if caught is not −1, that the copy
+// holds what the source has below it.
+func (w *World) Shows(of Of, stable, replicated, caught int64) {
+	l := w.log(of.At)
+	least, most := replicated, replicated
+	for _, list := range [][]*version{l.alive, l.batches} { // a process that has read the log anew does not know what retention took
+		i, _ := slices.BinarySearchFunc(list, replicated, func(v *version, end int64) int { return cmp.Compare(v.Last, end) })
+		if open := transactions(list[:i]); len(open) > 0 {
+			least, most = min(least, max(open[0].Base, l.start)), max(open[0].Base, l.start)
+		} else {
+			most = replicated
+		}
+	}
+	w.must(least <= stable && stable <= most, "stable", "F-46, F-54", "%v: readers of committed records come to %d, and should to %d up to %d", of, stable, least, most)
+	w.must(l.replicated >= min(caught, l.end), "caught up", "F-73, design.md, Log", "%v is said to be caught up with %d; the log ends at %d, replicated is %d", of, caught, l.end, l.replicated)
+}
+
 // Stopped: faults were healed except that the source stays lost, a stop was wished, and bound has passed.
 func (w *World) Stopped(of Of) {
 	m, l := w.member(of), w.log(of.At)
-	lost := m.record.State == failed && m.record.Attempt == -1 && m.end != nil && l.end < m.end.LMO // decision 19
+	lost := m.record.State == failed && m.record.Attempt == -1 && (m.record.Previous == stopping || m.record.Previous == stopped) // decision 19
 	w.must(lost || m.record.State == stopped && l.open, "stop ends", "invariant 8", "%v: open %v after a stop had its time: %+v", of, l.open, m.record)
 }
 

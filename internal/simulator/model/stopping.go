@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // StoredEnd: this last-mirror-epoch record is in the store: once per episode, while STOPPING, with the log's latest epoch and its replicated end.
 func (w *World) StoredEnd(of Of, e End) {
 	m, l := w.member(of), w.log(of.At)
@@ -10,7 +12,7 @@ func (w *World) StoredEnd(of Of, e End) {
 	fills := old != nil && old.Episode == e.Episode && old.LME == e.LME && old.LMO < 0
 	w.must(m.record.State == stopping && e.Episode == m.record.Episode && (m.ended() == nil || fills), "end once", "decision 5", "%v: %+v is recorded in state %d episode %d; recorded was %+v", of, e, m.record.State, m.record.Episode, old)
 	carried := old != nil && m.ended() == nil && (l.theirs || !m.beyond) && old.LME == e.LME && old.LMO == e.LMO // the log still is as the stop before left it
-	value := carried || (fills || e.LME == l.latest() || len(l.batches) > 0 && e.LME == l.batches[len(l.batches)-1].LeaderEpoch || e.LME < 0 && len(l.batches) == 0) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
+	value := l.taken && e.LMO >= 0 && e.LMO <= max(l.own, l.start) && (l.below(e.LMO) == e.LME || e.LME < 0 && e.LMO <= l.start) || carried || !l.taken && (fills || e.LME == l.latest() || len(l.batches) > 0 && e.LME == l.batches[len(l.batches)-1].LeaderEpoch || e.LME < 0 && len(l.batches) == 0) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
 	w.must(value || m.ended() != nil && !fills, "end value", "spec §5, decision 5", "%v: recorded is %+v; latest epoch %d, end %d, replicated %d, source %v", of, e, l.latest(), l.end, l.replicated, m.source)
 	m.end, l.ended = &e, true
 }
@@ -21,7 +23,9 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 	if who == Mirror {
 		m = w.owned(l, by, "turns the gate")
 	}
-	if m != nil && open != l.open && (open || who == Mirror) && !(open && l.theirs) { // what was theirs is given back (decision 7)
+	if m != nil && open && !l.open && who == Cluster {
+		l.taken, l.own, l.theirs = true, l.end, l.theirs || !m.beyond
+	} else if m != nil && open != l.open && (open || who == Mirror) && !(open && l.theirs) { // what was theirs is given back (decision 7)
 		s := m.when("close")
 		if open {
 			s = m.when("open")
@@ -38,7 +42,33 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 	if m != nil && open && m.ended() != nil {
 		m.opened = m.record.Episode
 	}
-	l.open, l.opened, l.theirs = open, l.opened || open, l.theirs || open
+	l.open, l.opened, l.theirs, l.taken = open, l.opened || open, l.theirs || open && !l.taken, l.taken && (open || who == Cluster)
+}
+
+// below is the leader epoch of the last batch below an end, −1 if there never was one.
+func (l *log) below(end int64) int32 {
+	latest := int32(-1)
+	for _, v := range l.alive {
+		if v.Last < end {
+			latest = v.LeaderEpoch
+		}
+	}
+	return latest
+}
+
+// Knows: an open log's leader remembers these producers: none from before the last reset.
+func (w *World) Knows(at At, producers []int64) {
+	l := w.log(at)
+	list := l.batches
+	for i, v := range list {
+		if v.Kind == Reset {
+			list = l.batches[i+1:]
+		}
+	}
+	for _, id := range producers {
+		there := slices.ContainsFunc(list, func(v *version) bool { return v.ProducerID == id })
+		w.must(there, "producers", "invariant 5, decision 6", "%v: producer %d is remembered from before the reset", at, id)
+	}
 }
 
 // opens judges the moment in which a copy becomes a log that clients write. What was opened in this episode before is only opened again.

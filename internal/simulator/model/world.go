@@ -26,8 +26,10 @@ func (v *version) with(o *version) bool { return max(v.born, o.born) < min(v.die
 type log struct {
 	at                     At
 	start, end, replicated int64
-	risen                  int64 // the highest start that it ever had
-	epoch                  int32
+	risen                  int64                // the highest start that it ever had
+	epoch, top             int32                // now; the highest ever
+	taken, behind          bool                 // opened by somebody else while it was a mirror's; a replica has not followed the last cut
+	own, local             int64                // where it ended when it was taken; the lowest offset that it can be cut to; what lies below is in remote storage
 	there, open, opened    bool                 // it exists; now; ever
 	stopped, ended         bool                 // a mirror of it was STOPPED once; recorded where it ended
 	theirs                 bool                 // the clients': open, or closed since without anything of it having been touched, by a restart or by a start that may still be refused
@@ -44,6 +46,7 @@ type member struct {
 	record                Record // of UNKNOWN while there is none
 	end                   *End
 	wish                  Wish
+	fetched, lost         bool // since the last failure a reply was taken; since the last record a loss was told
 	stop, person          bool // a stop was wished and has not been answered by STOPPED; a person did something since the last failure, or while it was being written
 	acted                 int  // failures for which what a person did last may count
 	process, loss         string
@@ -194,7 +197,7 @@ func (l *log) cut(end int64) {
 		}
 		return v.Last >= end
 	})
-	l.end, l.start, l.replicated = end, min(l.start, end), min(l.replicated, end)
+	l.end, l.start, l.replicated, l.local = end, min(l.start, end), min(l.replicated, end), min(l.local, max(0, end))
 }
 
 // transactions are those that are open in what lies in the log, by first offset.
@@ -220,6 +223,7 @@ func (w *World) Created(at At, start int64, leaderEpoch int32, open bool) {
 	w.Deleted(at)
 	l := w.log(at)
 	l.start, l.end, l.replicated, l.epoch, l.there, l.open, l.opened, l.theirs, l.since = start, start, start, leaderEpoch, true, open, open, open, l.line
+	l.taken, l.behind, l.local, l.top = false, false, 0, leaderEpoch
 }
 
 // Deleted: it exists no more. What is created under its name is another one, which no record of a mirror is about (decision 2: records go by topic id).
@@ -277,20 +281,32 @@ func (w *World) Told(of Of, what string, from, to int64) {
 	if m.need[what] = without(m.need[what], gap{from, to}); what != "dropped" {
 		m.told[what] = append(m.told[what], gap{from, to})
 	}
+	m.lost = m.lost || what == "lost"
 }
 
-// EmptyFetch: this process got an answer which proves that the source uses the offsets from at, the copy's end, to end without having a record there (F-05).
-func (w *World) EmptyFetch(of Of, at, end int64) {
-	if m := w.member(of); w.log(of.At).end == at {
+// Fetched: this process took a good reply. base: where the first batch in it begins, so that what was thought to be a hole across it is none; −1: there is none. Then end, if it is not 0, is proved to be
+// what the source uses offsets up to from at, the copy's end, without having a record there (F-05).
+func (w *World) Fetched(of Of, at, end, base int64) {
+	m := w.member(of)
+	if m.fetched = true; base >= 0 && base < m.hole {
+		m.hole = 0
+	} else if base < 0 && end > 0 && w.log(of.At).end == at {
 		m.hole = end
 	}
 }
 
-// Shown: this process was shown a batch of the source that begins at base: what was thought to be a hole from before it to behind it is none.
-func (w *World) Shown(of Of, base int64) {
-	if m := w.member(of); base < m.hole {
-		m.hole = 0
-	}
+// Followed: every replica of the log has followed the last cut.
+func (w *World) Followed(at At) { w.log(at).behind = false }
+
+// Offloaded: the mirror's process was told that what lies below offset is in remote storage, where nothing can be cut.
+func (w *World) Offloaded(at At, offset int64) { w.log(at).local = offset }
+
+// Lost: what a closed log had above end is gone, though it was replicated: the destination broke its word (decision 19).
+func (w *World) Lost(at At, end int64) {
+	l := w.log(at)
+	m := w.acting(at)
+	l.cut(end)
+	l.local, l.theirs = 0, l.theirs && (m == nil || m.end == nil || end >= m.end.LMO)
 }
 
 // SourceLost: nobody answers for this cluster from now on, or somebody does again. No rule excuses anything by it.
