@@ -373,7 +373,12 @@ func (w *world) slowNetwork() {
 // uncleanElection: broker 3 falls behind, broker 2 writes on alone and dies, broker 3 is elected. What only broker 2 had is lost at the source, and the copy has to follow.
 func (w *world) uncleanElection() {
 	w.whole()
-	w.c.MoveLeader(frail, 0, 2)
+	led := w.c.MoveLeader(frail, 0, 2)
+	// A leader that was moved away has records that its successor had not fetched, until it follows. Held up before that, it would come back with them, and the logs part at them.
+	eventually(w.t, "broker 3 follows broker 2", func() (bool, string) {
+		log, _, err := cut(w.c.SegmentBytes(frail, 0, 3))
+		return slices.ContainsFunc(log, func(p piece) bool { return p.epoch >= led.LeaderEpoch }), fmt.Sprintf("leader epoch %d is not in its log; %v", led.LeaderEpoch, err)
+	})
 	n := len(w.events())
 	w.c.Pause(3)
 	w.c.WaitPartition(frail, 0, "broker 2 alone in sync", func(p kafkatest.Partition) bool { return p.Leader == 2 && len(p.ISR) == 1 })
