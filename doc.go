@@ -133,6 +133,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	producerstate               pure   producers and in-flight transactions of one log
 	logtrunc                    pure   leader-epoch cache, truncation at the last mirror epoch, the point where two logs part
 	txnabort                    pure   the ABORT markers and the MIRROR_PID_RESET that end a mirror
+	txncut                      pure   which transactions a failover tears apart, and the newest cut at which none is torn
 	internal/batch              pure   the bytes of record batches
 	internal/partition          pure   the core of one partition: Step(event) → effects
 	internal/closest            pure   the name that a mistyped one was meant to be

@@ -10,7 +10,7 @@ import (
 const Module = "github.com/clustermirror/clustermirror"
 
 // Pure are the packages without goroutine, clock, I/O and client.
-var Pure = []string{"internal/batch", "producerstate", "logtrunc", "txnabort", "statemachine", "internal/partition", "internal/closest", "internal/secret", "internal/clustermetadata",
+var Pure = []string{"internal/batch", "producerstate", "logtrunc", "txnabort", "txncut", "statemachine", "internal/partition", "internal/closest", "internal/secret", "internal/clustermetadata",
 	"internal/clienthistory", "internal/simulator/model"}
 
 // outward are standard packages that a pure one must not import: they reach the network, files, processes, or the machine's randomness.
@@ -35,6 +35,7 @@ func MayImport(pkg, path string) (rule string, ok bool) {
 			"producerstate":      {"internal/batch"},
 			"logtrunc":           {"internal/batch"},
 			"txnabort":           {"internal/batch", "producerstate"},
+			"txncut":             {"internal/batch", "producerstate"},
 			"internal/partition": {"internal/batch", "producerstate", "logtrunc", "txnabort", "statemachine"},
 
 			"internal/clustermetadata": {"internal/batch", "statemachine"},
