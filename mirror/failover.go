@@ -166,8 +166,8 @@ func incomplete(names []string, cause error) error {
 	return fmt.Errorf("%w: %s; see the report for the reasons", ErrIncomplete, words)
 }
 
-// settledInterval is how often a wait looks besides at every change of a state.
-const settledInterval = 20 * time.Millisecond
+// settledInterval is how often a wait looks, at most, besides at every change of a state.
+const settledInterval = 5 * time.Millisecond
 
 // awaitTopics waits until ok says true of each of these topics. It is asked only when the partitions have taken in all that is wanted now: a status from before
 // that says nothing, least of all that a topic has failed or is done.

@@ -980,16 +980,16 @@ func (m *Mirror) Await(ctx context.Context, ok func(Status) bool) error {
 	return err
 }
 
-// await also asks every interval, for what is not a change of state.
+// await also asks every interval, for what is not a change of state; where there is so much to look at that a look takes long, less often.
 func (m *Mirror) await(ctx context.Context, interval time.Duration, ok func(Status) bool) error {
 	for {
-		changed := m.changed()
+		changed, began := m.changed(), time.Now()
 		if ok(m.Status()) {
 			return nil
 		}
 		var tick <-chan time.Time
 		if interval > 0 {
-			tick = time.After(interval)
+			tick = time.After(max(interval, 4*time.Since(began)))
 		}
 		select {
 		case <-ctx.Done():

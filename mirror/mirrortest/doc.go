@@ -127,7 +127,7 @@
 //     The mirror lives on when the cluster that it writes to is killed: it fails, tries again, and goes on when the cluster is revived. What was wanted of it is kept elsewhere.
 //   - One replica, no quotas, no TLS, no SASL, no access rules that refuse; retention and compaction happen only when Memory is told to; settings of topics change nothing.
 //   - No share groups (KIP-932): their requests are not offered. __consumer_offsets and the mirror's own topics are not topics here: what a mirror recorded is read in memory.
-//   - A fetch waits 50 ms at most. The mirror looks at groups and topics every 30 ms.
+//   - A fetch waits 50 ms at most, and not at all where the one before it asked for other partitions or offsets. The mirror looks at groups and topics every 30 ms.
 //   - A client that is closed while its cluster is dead may wait for it (franz-go in a group: 40 s), as with Kafka. Close it before KillPrimary, or do not wait for it.
 //
 // # Seeds

@@ -12,6 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/mirror"
 )
 
 // front is one broker as clients see it: the port that it listens on. What is about records it answers itself, out of the memory cluster; the rest goes on to a kfake broker behind it
@@ -98,6 +100,8 @@ type connection struct {
 	front  *front
 	client net.Conn
 	kfake  net.Conn // opened when the first request goes there
+
+	fetched map[mirror.TopicPartition]int64 // by the last fetch, from which offset
 }
 
 // mostAhead is how many requests of one client are read before they are answered. More wait in the network, as with Kafka, which reads one at a time.

@@ -64,6 +64,17 @@ func (c *connection) leads(ctx context.Context, tp mirror.TopicPartition) (leade
 	return leader, err
 }
 
+// asLeader does something with a partition that this broker leads, and returns the code for how that went.
+func (c *connection) asLeader(ctx context.Context, topic string, partition int32, do func(mirror.TopicPartition) error) int16 {
+	tp := mirror.TopicPartition{Topic: topic, Partition: partition}
+	_, err := c.leads(ctx, tp)
+	if err == nil {
+		err = do(tp)
+	}
+	failed, _ := code(err)
+	return failed
+}
+
 // topicName is the name that a request means: its own, or that of the id which newer versions have instead.
 func (c *connection) topicName(name string, id [16]byte) (string, bool) {
 	if id == ([16]byte{}) {
@@ -129,10 +140,12 @@ func (c *connection) fetch(ctx context.Context, r *request) (kmsg.Response, erro
 		return resp, nil
 	}
 	var tps []mirror.TopicPartition
+	from := map[mirror.TopicPartition]int64{}
 	for _, rt := range req.Topics {
 		if name, ok := c.topicName(rt.Topic, rt.TopicID); ok {
 			for _, rp := range rt.Partitions {
-				tps = append(tps, mirror.TopicPartition{Topic: name, Partition: rp.Partition})
+				tp := mirror.TopicPartition{Topic: name, Partition: rp.Partition}
+				tps, from[tp] = append(tps, tp), rp.FetchOffset
 			}
 		}
 	}
@@ -140,9 +153,10 @@ func (c *connection) fetch(ctx context.Context, r *request) (kmsg.Response, erro
 	defer stop()
 	late := time.NewTimer(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, longestWait))
 	defer late.Stop()
+	fresh := c.asks(from)
 	for {
 		size, ready := c.collect(ctx, req, resp)
-		if ready || size >= int(req.MinBytes) {
+		if fresh || ready || size >= int(req.MinBytes) {
 			return resp, nil
 		}
 		select {
@@ -153,6 +167,17 @@ func (c *connection) fetch(ctx context.Context, r *request) (kmsg.Response, erro
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// asks remembers from where a connection fetches. fresh: there is a partition among it that the fetch before did not ask for at this offset. Such a fetch is answered at once, however little there is, so
+// that whoever fetches learns that it has everything without waiting for somebody to write.
+func (c *connection) asks(from map[mirror.TopicPartition]int64) (fresh bool) {
+	for tp, at := range from {
+		before, asked := c.fetched[tp]
+		fresh = fresh || !asked || before != at
+	}
+	c.fetched = from
+	return fresh
 }
 
 // longestWait is how long a fetch waits at most, however long a client would wait. Clients have one fetch under way for each broker, and a partition that they come to think of meanwhile waits for
@@ -268,14 +293,11 @@ func (c *connection) offsetForLeaderEpoch(ctx context.Context, r *request) (kmsg
 		for _, rp := range rt.Partitions {
 			sp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
 			sp.Partition = rp.Partition
-			tp := mirror.TopicPartition{Topic: rt.Topic, Partition: rp.Partition}
-			_, err := c.leads(ctx, tp)
-			if err == nil {
-				var end mirror.EpochEnd
-				end, err = c.front.cluster.memory.EndOffsetForEpoch(ctx, tp, rp.CurrentLeaderEpoch, rp.LeaderEpoch)
+			sp.ErrorCode = c.asLeader(ctx, rt.Topic, rp.Partition, func(tp mirror.TopicPartition) error {
+				end, err := c.front.cluster.memory.EndOffsetForEpoch(ctx, tp, rp.CurrentLeaderEpoch, rp.LeaderEpoch)
 				sp.LeaderEpoch, sp.EndOffset = end.Epoch, end.End
-			}
-			sp.ErrorCode, _ = code(err)
+				return err
+			})
 			st.Partitions = append(st.Partitions, sp)
 		}
 		resp.Topics = append(resp.Topics, st)
@@ -291,15 +313,12 @@ func (c *connection) deleteRecords(ctx context.Context, r *request) (kmsg.Respon
 		for _, rp := range rt.Partitions {
 			sp := kmsg.NewDeleteRecordsResponseTopicPartition()
 			sp.Partition, sp.LowWatermark = rp.Partition, -1
-			tp := mirror.TopicPartition{Topic: rt.Topic, Partition: rp.Partition}
-			_, err := c.leads(ctx, tp)
-			if err == nil {
-				err = c.front.cluster.memory.DeleteRecords(ctx, tp.Topic, tp.Partition, rp.Offset)
-			}
-			if err == nil {
-				sp.LowWatermark, _, _, err = c.front.cluster.memory.ListOffset(ctx, tp, memlog.TimeEarliest, memlog.ReadUncommitted)
-			}
-			sp.ErrorCode, _ = code(err)
+			sp.ErrorCode = c.asLeader(ctx, rt.Topic, rp.Partition, func(tp mirror.TopicPartition) (err error) {
+				if err = c.front.cluster.memory.DeleteRecords(ctx, tp.Topic, tp.Partition, rp.Offset); err == nil {
+					sp.LowWatermark, _, _, err = c.front.cluster.memory.ListOffset(ctx, tp, memlog.TimeEarliest, memlog.ReadUncommitted)
+				}
+				return err
+			})
 			st.Partitions = append(st.Partitions, sp)
 		}
 		resp.Topics = append(resp.Topics, st)

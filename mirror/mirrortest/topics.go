@@ -21,17 +21,10 @@ func (c *connection) metadata(ctx context.Context, r *request) (kmsg.Response, e
 		return nil, err
 	}
 	resp := got.(*kmsg.MetadataResponse)
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		if t.Topic == nil {
-			continue
-		}
+	for _, t := range resp.Topics {
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			if p.ErrorCode == 0 {
-				p.Leader, p.LeaderEpoch, p.ErrorCode = c.led(ctx, mirror.TopicPartition{Topic: *t.Topic, Partition: p.Partition})
-				p.Replicas, p.ISR = with(p.Replicas, p.Leader), with(p.ISR, p.Leader)
-			}
+			c.correct(ctx, t.Topic, p.Partition, &p.ErrorCode, &p.Leader, &p.LeaderEpoch, &p.Replicas, &p.ISR)
 		}
 	}
 	return resp, nil
@@ -44,20 +37,22 @@ func (c *connection) describeTopicPartitions(ctx context.Context, r *request) (k
 		return nil, err
 	}
 	resp := got.(*kmsg.DescribeTopicPartitionsResponse)
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		if t.Topic == nil {
-			continue
-		}
+	for _, t := range resp.Topics {
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			if p.ErrorCode == 0 {
-				p.LeaderID, p.LeaderEpoch, p.ErrorCode = c.led(ctx, mirror.TopicPartition{Topic: *t.Topic, Partition: p.Partition})
-				p.Replicas, p.ISR = with(p.Replicas, p.LeaderID), with(p.ISR, p.LeaderID)
-			}
+			c.correct(ctx, t.Topic, p.Partition, &p.ErrorCode, &p.LeaderID, &p.LeaderEpoch, &p.Replicas, &p.ISR)
 		}
 	}
 	return resp, nil
+}
+
+// correct puts the leader and its epoch into what kfake says of a partition.
+func (c *connection) correct(ctx context.Context, topic *string, partition int32, failed *int16, leader, epoch *int32, replicas, inSync *[]int32) {
+	if topic == nil || *failed != 0 {
+		return
+	}
+	*leader, *epoch, *failed = c.led(ctx, mirror.TopicPartition{Topic: *topic, Partition: partition})
+	*replicas, *inSync = with(*replicas, *leader), with(*inSync, *leader)
 }
 
 // with are replicas of which the leader is one: kfake does not know where it is.
