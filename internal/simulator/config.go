@@ -18,13 +18,13 @@ type Config struct {
 	Recovers   string // what logs say of themselves: no, all, less, nothing
 	Piece      int32  // batches that one read of a log feeds, 0: all
 	Reply      int32  // batches in a fetch reply
-	MaxBatch   int32
-	Bumps      int32 // leader epochs that moving the gate costs
-	Closes     bool  // a restart closes the gate of a log that was open
-	Diverging  bool  // the source's fetch replies tell of diverging epochs
-	NoEpochs   bool  // the source does not answer for ends of epochs
-	Blind      bool  // the source's metadata tell no leader epochs
-	Unfenced   bool  // the source's brokers do not look at the leader epoch of a request (older than KIP-320)
+	MaxBatch   int32  // bytes of a batch that the destinations take, until the end; 0: all
+	Bumps      int32  // leader epochs that moving the gate costs
+	Closes     bool   // a restart closes the gate of a log that was open
+	Diverging  bool   // the source's fetch replies tell of diverging epochs
+	NoEpochs   bool   // the source does not answer for ends of epochs
+	Blind      bool   // the source's metadata tell no leader epochs
+	Unfenced   bool   // the source's brokers do not look at the leader epoch of a request (older than KIP-320)
 }
 
 // drawConfig draws a header.
@@ -41,6 +41,9 @@ func drawConfig(r *rand.Rand) Config {
 		c.NoEpochs, c.Diverging = true, false
 	}
 	c.Unfenced = r.IntN(8) == 0
+	if r.IntN(16) == 0 { // a batch of three or four records is larger, until the run is healed
+		c.MaxBatch = int32(80 + r.IntN(20))
+	}
 	if r.IntN(3) == 0 {
 		c.Loss = partition.LossPolicy(r.IntN(3))
 	}

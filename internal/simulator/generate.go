@@ -56,9 +56,7 @@ func newAdversary(w *world, rng *rand.Rand) *adversary {
 	some(a.transaction)
 	some(a.transaction)
 	some(func() string { return fmt.Sprintf("elect %s%s", a.log(), a.stale()) })
-	if !w.cfg.NoEpochs { // nobody could see what an unclean election does there
-		some(a.unclean)
-	}
+	some(a.unclean)
 	if w.cfg.Unfenced { // a broker that leads again under a newer epoch goes on answering those who ask under the old one
 		a.add(10, func() string {
 			op := fmt.Sprintf("elect %s orders-%d", a.primary(), a.partition())

@@ -243,6 +243,9 @@ func (m *mirror) offsets(r *runner, v *partition.SourceView) error {
 
 // bold lets a look at the source find a log start above the copy's end, as a leader may name one that has just begun to lead (F-26). Of two looks one is right.
 func (m *mirror) bold(r *runner, v *partition.SourceView) {
+	if l := m.source.log(r.l.at.Topic, r.l.at.Partition); l != nil && l.leaderID() != v.LeaderID { // of one that was deposed, which may not count
+		return
+	}
 	if m.link.boldStart == 0 || r.bold || v.HighWatermark <= r.l.end {
 		r.bold = false
 		return
@@ -525,6 +528,10 @@ func (f *fetcher) at(token partition.Token) func() {
 		f.hush(token)
 		return nil
 	}
+	if !nothing {
+		served := facts(b.from(f.offset)[:n])
+		r.tell(func(mo *model.World) { mo.Served(r.of, served) })
+	}
 	f.spoil(&reply)
 	f.start, f.high = b.start, b.high
 	return func() { f.deliver(token, reply) }
@@ -569,6 +576,9 @@ func (f *fetcher) spoil(reply *partition.Fetch) {
 		k.lateMark--
 		s.fault("high watermark noted before", f.r.state)
 		reply.HighWatermark, reply.LastStable = f.high, f.high
+	}
+	if h, size, err := batch.Next(reply.Records); err == nil && f.r.w.cfg.MaxBatch > 0 && size > int(f.r.w.cfg.MaxBatch) && h.BaseOffset >= f.offset {
+		s.answer("batch too large", f.r.state)
 	}
 	switch {
 	case k.crowded > 0:

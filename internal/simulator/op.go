@@ -242,6 +242,9 @@ func opElect(w *world, l *partitionLog, o *words) {
 	if l.c.lost || !l.open {
 		return
 	}
+	if w.unseen(o) {
+		return
+	}
 	if o.has("former") {
 		if l.restore() {
 			w.onCopies(l, "former leader leads again")
@@ -260,6 +263,11 @@ func opElect(w *world, l *partitionLog, o *words) {
 			w.stats.answer("records lost by an unclean election", states[0])
 		}
 	}
+}
+
+// unseen says that no mirror could see what this election does: where a source answers no epoch questions, an unclean one; where it names no epochs, that a broker leads again with other records.
+func (w *world) unseen(o *words) bool {
+	return w.cfg.NoEpochs && (o.has("unclean") || o.has("former")) || w.cfg.Blind && o.has("former")
 }
 
 // onCopies counts a fault of a log for the partitions that copy it, or that it is a copy of.

@@ -167,6 +167,8 @@ func (w *world) finish(o *Outcome) {
 
 // heal ends every fault. Processes that are overtaken or halted are replaced.
 func (w *world) heal() {
+	limited := w.cfg.MaxBatch > 0
+	w.cfg.MaxBatch = 0
 	for _, m := range w.mirrors {
 		m.link = link{}
 		m.armed = nil
@@ -192,7 +194,7 @@ func (w *world) heal() {
 				p.resume()
 			}
 		}
-		stale := len(m.processes) != 1
+		stale := len(m.processes) != 1 || limited
 		for _, p := range m.processes {
 			for _, r := range p.runners {
 				stale = stale || r.halted

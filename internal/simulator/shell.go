@@ -304,7 +304,7 @@ func (p *process) crash(keep int) {
 			continue
 		}
 		if l.open {
-			if m.w.cfg.Closes && !l.taken {
+			if m.w.cfg.Closes && !l.taken && r.state != statemachine.Unknown { // who has recorded nothing does not lead it yet
 				m.w.stats.answer("gate closed by a restart", r.state)
 				l.setOpen(false, model.Cluster, "")
 			}

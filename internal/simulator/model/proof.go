@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // proved: while mirroring, records are cut on the word of two searches that came to one point, with a look at fresh metadata between them, and not below it.
 func (w *World) proved(m *member, l *log, end int64) {
 	dropped := l.from(end)
@@ -17,6 +19,7 @@ func (w *World) proved(m *member, l *log, end int64) {
 func (w *World) asked(m *member, l, source *log, v *version) {
 	p := &m.proof
 	w.must(v.LeaderEpoch <= p.epoch, "newer epoch", "spec §4, F-38", "%v: [%d, %d] of epoch %d is appended; the newest epoch that the source named is %d", m.of, v.Base, v.Last, v.LeaderEpoch, p.epoch)
+	w.must(slices.Contains(m.served, v.Batch), "stale reply", "F-38, design.md", "%v: [%d, %d] is appended; no reply to the last fetch had it", m.of, v.Base, v.Last)
 	if v.born < source.since {
 		return
 	}

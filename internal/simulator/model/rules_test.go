@@ -130,6 +130,14 @@ func (t *tale) Runs(of Of, process string) {
 	t.Named(of, 99)
 }
 
+// Appended is World's, of what was served.
+func (t *tale) Appended(at At, who Who, by string, batches []Batch, accepted bool) {
+	if m := t.acting(at); who == Mirror && m != nil {
+		t.Served(m.of, batches)
+	}
+	t.World.Appended(at, who, by, batches, accepted)
+}
+
 // Cut is World's, on the proof that it takes, and every replica follows.
 func (t *tale) Cut(at At, who Who, by string, end int64) {
 	t.cuts(at, who, by, end)
@@ -251,6 +259,16 @@ var ruleStories = []struct {
 		}
 		t.wrote(a, data(6, 1, 1))
 		t.copied(b, data(6, 1, 1))
+	}},
+	{"stale reply", func(t *tale, wrong bool) {
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1))
+		t.Asked(ab, "fetch")
+		t.Served(ab, []Batch{data(6, 1, 1)})
+		if wrong {
+			t.Asked(ab, "fetch")
+		}
+		t.World.Appended(b, Mirror, "one", []Batch{data(6, 1, 1)}, true)
 	}},
 	{"recreated", func(t *tale, wrong bool) { // a copy of ours in a topic of the old one's name is another topic all the same
 		t.mirrors()

@@ -99,6 +99,9 @@ func (w *World) failure(m *member, old, r Record) {
 // Asked: the mirror's process called the source about this partition (fetch, ends, epochs): never at a stop, and fetches in MIRRORING only.
 func (w *World) Asked(of Of, call string) {
 	m := w.member(of)
+	if call == "fetch" {
+		m.served = nil
+	}
 	s := m.record.State
 	stops := s == stopping && (call != "fetch" || m.ended() != nil) || s == stopped && m.wish == WantStopped // a fetch may be under way when a stop begins
 	w.must(!stops, "asks", "decision 4, spec §5", "%v: %s in state %d", of, call, s)

@@ -42,8 +42,9 @@ type log struct {
 type member struct {
 	of                    Of
 	source                At
-	proof                 proof  // what the source said lately
-	record                Record // of UNKNOWN while there is none
+	proof                 proof   // what the source said lately
+	served                []Batch // in reply to the fetch that was asked last
+	record                Record  // of UNKNOWN while there is none
 	end                   *End
 	wish                  Wish
 	fetched, lost         bool // since the last failure a reply was taken; since the last record a loss was told
@@ -394,6 +395,9 @@ func (l *log) point(a *answer, current int32) (int64, bool) {
 	}
 	return min(a.end, l.alive[i].Base), true
 }
+
+// Served: the source's reply to the fetch that this process asked for last carries these batches.
+func (w *World) Served(of Of, batches []Batch) { w.member(of).served = batches }
 
 // Restored: an unclean election made a broker the leader that had led before, and that still has these batches behind the end of the log.
 func (w *World) Restored(at At, batches []Batch) {
