@@ -158,6 +158,18 @@ var stories = []struct {
 		b.wrote("A", p0, 3, 1)
 		b.log("A", p0, 2, 1, 0, 3, 1)
 	}},
+	{"an unclean election loses what was acknowledged by the cluster before a failover", LostWrite, func(b *book, wrong bool) {
+		b.wrote("A", p0, 1, 0)
+		b.wrote("A", p0, 2, 1)
+		b.turned("A", "B", 2, Above(2))
+		lost := Range{1, 2}
+		if wrong {
+			lost = Range{}
+		}
+		b.turned("B", "B", 1, lost)
+		b.wrote("B", p0, 3, 1)
+		b.log("B", p0, 2, 1, 0, 3, 1)
+	}},
 	{"a reader of uncommitted records is not given one of an aborted transaction", PollSkip, func(b *book, wrong bool) {
 		b.wrote("A", p0, 1, 0)
 		b.inTransaction("A", p0, 2, 1, 7)

@@ -136,7 +136,7 @@ type Turn struct {
 	Partition Partition
 	From, To  string
 	Offset    int64 // records below it are in both lines; of a failover LMO
-	// Lost is what the plan or report named as lost of the records that From had acknowledged before At. The zero Range: nothing was named.
+	// Lost is what the plan or report named as lost of what From's log had before At, whoever had acknowledged it. The zero Range: nothing was named.
 	Lost Range
 	// Aborted and AbortedAt are the transactions that the report named as aborted in this partition: by number, or by the offset of any record that was acknowledged in the line that ended.
 	Aborted   []Transaction

@@ -113,7 +113,7 @@ func (c *checker) unnamed(p *topicPartition) {
 // named says whether the turn that took a write away, or the failback of its cluster, named it. A write that was acknowledged by a cluster after it was turned away from is still in that cluster's
 // own line as long as the cluster has not rejoined.
 func (p *topicPartition) named(w *write, t *Turn) bool {
-	if t.From == w.Cluster && t.Lost.holds(w.offset) && w.Start <= t.At {
+	if t.Lost.holds(w.offset) && w.Start <= t.At { // it was in the log of t.From until then, whoever acknowledged it
 		return true
 	}
 	stranded := w.End >= t.At && w.Cluster != t.To

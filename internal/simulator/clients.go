@@ -5,12 +5,14 @@ import (
 	"fmt"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/clienthistory"
 	"github.com/clustermirror/clustermirror/internal/simulator/model"
 )
 
 // clients are everybody who writes to clusters.
 type clients struct {
 	producers []*producer
+	consumers []*consumer
 	salt      int
 }
 
@@ -26,18 +28,20 @@ type producer struct {
 	commits bool
 	wrote   []*written
 	seqs    []sequence
+
+	transaction clienthistory.Transaction
 }
 
 // written is a partition of a transaction that is not ended there.
 type written struct {
-	l        *partitionLog
-	openings int
+	l      *partitionLog
+	resets int
 }
 
 type sequence struct {
-	l        *partitionLog
-	openings int
-	next     int32
+	l      *partitionLog
+	resets int
+	next   int32
 }
 
 func (w *world) producer(name string) *producer {
@@ -72,18 +76,18 @@ func (p *producer) renew() {
 	p.c.w.say("client %s has producer id %d of %s", p.name, p.id, p.c.name)
 }
 
-// at is the next sequence for a log. A log that was closed and opened since knows the producer no more: it needs a new id.
+// at is the next sequence for a log. A log that a mirror has ended since knows the producer no more: it needs a new id.
 func (p *producer) at(l *partitionLog) *sequence {
 	for i := range p.seqs {
 		if s := &p.seqs[i]; s.l == l {
-			if s.openings != l.openings {
+			if s.resets != l.resets {
 				p.renew()
 				break
 			}
 			return s
 		}
 	}
-	p.seqs = append(p.seqs, sequence{l: l, openings: l.openings})
+	p.seqs = append(p.seqs, sequence{l: l, resets: l.resets})
 	return &p.seqs[len(p.seqs)-1]
 }
 
@@ -116,11 +120,16 @@ func (w *world) produce(l *partitionLog, p *producer, n int, transactional bool)
 		spec.ProducerID, spec.ProducerEpoch, spec.BaseSequence, spec.Transactional = p.id, p.epoch, s.next, transactional
 		s.next += int32(n)
 	}
-	w.append(l, by, batch.AppendData(nil, spec))
+	accepted := w.append(l, by, batch.AppendData(nil, spec))
+	t := clienthistory.Transaction(0)
+	if transactional {
+		t = p.transaction
+	}
+	w.history.produced(l, spec.BaseOffset, n, t, accepted)
 	return true
 }
 
-func (w *world) append(l *partitionLog, by string, b []byte) {
+func (w *world) append(l *partitionLog, by string, b []byte) (accepted bool) {
 	list := heldFrom(b)
 	l.add(list)
 	for i := range l.replicas {
@@ -128,13 +137,14 @@ func (w *world) append(l *partitionLog, by string, b []byte) {
 			l.replicas[i].end = l.end
 		}
 	}
-	accepted := true
+	accepted = true
 	for i := range l.replicas {
 		accepted = accepted && (!l.replicas[i].inSync || l.replicas[i].end == l.end)
 	}
 	w.say("client %s writes %v: %s, accepted %v", by, l.at, listOf(list), accepted)
 	w.tell(func(m *model.World) { m.Appended(l.at, model.Clients, by, facts(list), accepted) })
 	l.follow()
+	return accepted
 }
 
 // begin begins a transaction.
@@ -144,7 +154,7 @@ func (w *world) begin(name string, c *cluster, v2 bool) {
 		return
 	}
 	p = w.register(name, c)
-	p.v2, p.open = v2, true
+	p.v2, p.open, p.transaction = v2, true, w.history.begin()
 }
 
 // send writes to a partition within a transaction.
@@ -160,7 +170,7 @@ func (w *world) send(name string, partition int32, topic string, n int) {
 	id := p.id
 	p.at(l)
 	if p.id != id { // it had to start over
-		p.open = true
+		p.open, p.transaction = true, w.history.begin()
 	}
 	if !w.produce(l, p, n, true) {
 		return
@@ -170,7 +180,7 @@ func (w *world) send(name string, partition int32, topic string, n int) {
 			return
 		}
 	}
-	p.wrote = append(p.wrote, &written{l, l.openings})
+	p.wrote = append(p.wrote, &written{l, l.resets})
 }
 
 // end decides a transaction and writes its markers: to all partitions, or to so many (most ≥ 0), the others later.
@@ -188,12 +198,13 @@ func (w *world) end(name string, commit bool, most int) {
 			}
 		}
 		p.commits = commit
+		w.history.ended(p.transaction, commit)
 	}
 	var left []*written
 	for i, x := range p.wrote {
 		l := x.l
 		switch {
-		case l.gone || l.openings != x.openings: // the log was a mirror's meanwhile: its end has decided
+		case l.gone || l.resets != x.resets: // the log was a mirror's meanwhile: its end has decided
 		case !l.open:
 			left = append(left, x)
 		case most >= 0 && i >= most || l.leaderID() < 0:
@@ -231,6 +242,7 @@ func (l *partitionLog) compact() bool {
 		how := l.w.draw(fingerprintOf(l.at)*31+40) % 4
 		if how == 0 && b.h.ProducerID < 0 && i > 0 {
 			from, to = first(from, b.h.BaseOffset), b.next()
+			l.w.history.taken(l, b.h.BaseOffset, b.next(), "compaction")
 			continue
 		}
 		if how == 1 && b.h.RecordCount > 1 {
@@ -245,6 +257,7 @@ func (l *partitionLog) compact() bool {
 				BaseSequence: h.BaseSequence, BaseTimestamp: h.BaseTimestamp, MaxTimestamp: h.MaxTimestamp, Records: records[1:],
 			})
 			from, to = first(from, h.BaseOffset), b.next()
+			l.w.history.taken(l, h.BaseOffset, h.BaseOffset+int64(records[0].OffsetDelta)+1, "compaction")
 			kept = append(kept, heldFrom(smaller)...)
 			continue
 		}
@@ -259,6 +272,7 @@ func (l *partitionLog) compact() bool {
 		}
 	}
 	l.batches, l.former = kept, nil
+	l.rewrites++
 	l.changed = true
 	l.w.tell(func(m *model.World) { m.Compacted(l.at, from, to, facts(list)) })
 	return true

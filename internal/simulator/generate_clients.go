@@ -8,6 +8,9 @@ import (
 // clients adds what consumers do, and begins some runs with a story about groups.
 func (a *adversary) clients(some func(func() string)) {
 	some(a.group)
+	if a.rng.IntN(2) == 0 {
+		a.add(4+a.rng.IntN(10), a.poll)
+	}
 	some(func() string {
 		return fmt.Sprintf("groups %s %s", a.cluster(), a.pick("hang", "slow", fmt.Sprintf("slow by=%dms", 100+a.rng.IntN(4000))))
 	})
@@ -21,6 +24,15 @@ func (a *adversary) clients(some func(func() string)) {
 	case 7:
 		a.tell(a.movedAtTheCopy)
 	}
+}
+
+// poll lets a consumer read where clients write, mostly.
+func (a *adversary) poll() string {
+	c := a.primary()
+	if a.rng.IntN(8) == 0 {
+		c = a.cluster()
+	}
+	return fmt.Sprintf("poll %s orders-%d by=%s%s", c, a.partition(), a.pick("R1", "R1", "U1", "U1", "g1", "g2"), a.pick("", "", " n=1", " n=2"))
 }
 
 // tell begins the run with a story.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/clustermirror/clustermirror/internal/clienthistory"
 	"github.com/clustermirror/clustermirror/internal/metadatasync"
 	"github.com/clustermirror/clustermirror/internal/partition"
 	"github.com/clustermirror/clustermirror/internal/simulator/model"
@@ -33,6 +34,7 @@ type placed struct {
 	l    *partitionLog
 	at   metadatasync.Offset
 	who  model.Who
+	left bool // the mirror has ended without having had it in its hands, and says so
 }
 
 // groupFault is how writes of groups go wrong at a cluster.
@@ -80,6 +82,16 @@ func (g *groups) memory(m *mirror, name string, l *partitionLog) *memory {
 	return k
 }
 
+// settled says that a mirror has looked at a group in this episode.
+func (g *groups) settled(r *runner, name string) bool {
+	for _, k := range g.memories {
+		if k.m == r.m && k.name == name && k.l == r.l {
+			return k.episode == r.episode
+		}
+	}
+	return false
+}
+
 // place commits a group's offset.
 func (w *world) place(name string, l *partitionLog, at metadatasync.Offset, who model.Who) {
 	p := w.groups.find(name, l)
@@ -87,7 +99,10 @@ func (w *world) place(name string, l *partitionLog, at metadatasync.Offset, who 
 		p = &placed{name: name, l: l}
 		w.groups.placed = append(w.groups.placed, p)
 	}
-	p.at, p.who = at, who
+	p.at, p.who, p.left = at, who, false
+	if k := w.history.of(l); k != nil && who == model.Clients {
+		w.history.h.Commits = append(w.history.h.Commits, clienthistory.Commit{Span: w.history.span(), Group: name, Cluster: l.c.name, Partition: k.id, Offset: at.Offset, Outcome: clienthistory.OK})
+	}
 	w.say("group %s of %v is at %d", name, l.at, at.Offset)
 	w.tell(func(m *model.World) { m.Committed(l.at, who, name, at.Offset, at.LeaderEpoch) })
 }
@@ -250,6 +265,7 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 	r.moving++
 	k.busy = w.now + callBound
 	w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name, 0) })
+	w.tell(func(m *model.World) { m.Aims(r.of, k.name, to.Offset) })
 	f := &l.c.groupFail
 	takes := l.slow + f.slow + w.jitter(r.purpose(40), 100*time.Microsecond, 40*time.Millisecond)
 	if f.slow > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/clustermirror/clustermirror/internal/partition"
 	"github.com/clustermirror/clustermirror/internal/simulator/model"
 	"github.com/clustermirror/clustermirror/logtrunc"
+	"github.com/clustermirror/clustermirror/producerstate"
 	"github.com/clustermirror/clustermirror/txnabort"
 )
 
@@ -132,7 +133,8 @@ type partitionLog struct {
 	leader     int  // index of replicas
 	noLeader   bool // nobody answers for it
 	open       bool // clients write
-	openings   int  // how often it was opened
+	resets     int  // MIRROR_PID_RESETs that were appended to it
+	rewrites   int  // how often something was taken out of it
 	foreign    bool // another mirror process has it
 	generation int  // of the mirror process that leads it while it is closed
 	deposed    []believed
@@ -150,6 +152,9 @@ type partitionLog struct {
 	parked     []*fetcher
 	changed    bool // since the model was asked to compare
 	gone       bool
+
+	producers       *producerstate.Manager // of the first so many batches, as of so many rewrites
+	observed, known int
 }
 
 func newLog(c *cluster, t *topic, p int32, open bool) *partitionLog {
@@ -227,6 +232,9 @@ func (l *partitionLog) add(list []held) {
 		h := &list[i].h
 		l.cache.Assign(h.LeaderEpoch, max(l.start, h.BaseOffset))
 		l.end = list[i].next()
+		if list[i].m.Kind == model.Reset {
+			l.resets++
+		}
 	}
 	l.changed = true
 }
@@ -286,6 +294,8 @@ func (l *partitionLog) cutTo(offset int64, who model.Who, by string) int64 {
 	for ; n > 0 && l.batches[n-1].h.LastOffset() >= offset; n-- {
 		offset = min(offset, l.batches[n-1].h.BaseOffset)
 	}
+	l.rewrites++
+	l.w.history.cut(l, offset, l.end, who)
 	l.batches = l.batches[:n:n] // what comes next must not write over what a deposed leader still shows
 	l.end = offset
 	l.start = min(l.start, offset)
@@ -305,6 +315,8 @@ func (l *partitionLog) cutTo(offset int64, who model.Who, by string) int64 {
 
 // forgetTo takes away what lies from offset on, replicated or not.
 func (l *partitionLog) forgetTo(offset int64) {
+	l.rewrites++
+	l.w.history.cut(l, offset, l.end, model.Cluster)
 	l.batches = l.batches[: len(l.batches)-len(l.from(offset)) : len(l.batches)-len(l.from(offset))]
 	l.end, l.start, l.high, l.local = offset, min(l.start, offset), min(l.high, offset), 0
 	l.cache.TruncateTo(offset)
@@ -317,6 +329,8 @@ func (l *partitionLog) forgetTo(offset int64) {
 
 // restart empties the log.
 func (l *partitionLog) restart(start int64, who model.Who, by string) {
+	l.rewrites++
+	l.w.history.cut(l, 0, l.end, who)
 	l.batches, l.start, l.end, l.high, l.local = nil, start, start, start, 0
 	l.cache.Reset()
 	for i := range l.replicas {
@@ -334,6 +348,10 @@ func (l *partitionLog) raiseStart(to int64, who model.Who, by string) {
 	n := 0
 	for n < len(l.batches) && l.batches[n].next() <= to {
 		n++
+	}
+	l.rewrites++
+	if who == model.Cluster {
+		l.w.history.taken(l, l.start, to, "the log start was raised")
 	}
 	l.batches = l.batches[n:]
 	l.start = to
@@ -365,9 +383,11 @@ func (l *partitionLog) setOpen(open bool, who model.Who, by string) {
 	l.open = open
 	l.taken = l.taken && (open || who == model.Cluster)
 	l.changed, l.former = true, nil
+	if open && who != model.Mirror {
+		l.w.history.opens(l, nil)
+	}
 	l.w.tell(func(m *model.World) { m.Gate(l.at, who, by, open) })
 	if open {
-		l.openings++
 		l.cache.Assign(l.epoch, l.end)
 	}
 	l.wake()

@@ -100,6 +100,7 @@ func (r Result) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seeds: %d, ops: %d, events: %d\n", r.Seeds, s.Ops, s.Events)
 	fmt.Fprintf(&b, "stopping episodes: %d, preparing episodes: %d, failovers: %d, failbacks: %d\n", s.Stoppings, s.Preparings, s.Failovers, s.Failbacks)
+	fmt.Fprintf(&b, "clients' histories judged: %d, given up: %d, records read: %d\n", s.Judged, s.Unjudged, s.Reads)
 	if r.Wrong > 0 {
 		fmt.Fprintf(&b, "runs in which the simulator contradicted itself: %d\n", r.Wrong)
 	}

@@ -102,6 +102,7 @@ var verbs = []struct {
 	{"network", onMirror(opNetwork)}, // network a-to-b cut|heal|black-hole, or delay|duplicate|reorder|past|corrupt|cut-reply|crowded|left-out|undefined|late-end|late-mark|bold-start with n= or by=
 	{"offload", onLog(opOffload)},    // offload B orders-0 [to=5]: into remote storage
 	{"pause", onMirror(opPause)},
+	{"poll", onLog(opPoll)},          // poll A orders-0 by=g1 [n=3]: a consumer reads, at most so many batches; its name says how (consumers.go)
 	{"produce", onLog(opProduce)},    // produce A orders-0 [n=3] [by=P1]
 	{"recover", onMirror(opRecover)}, // recover a-to-b 0
 	{"recreate", opRecreate},         // recreate A orders

@@ -140,7 +140,11 @@ func (w *world) finish(o *Outcome) {
 			return // a source that tells no leader epochs proves nothing: the partition waits, and says so (decision 15)
 		}
 		w.tell(func(m *model.World) { m.Rest(r.of) })
+		if r.state == statemachine.Mirroring && w.settled() {
+			w.history.rest(r)
+		}
 	})
+	w.readOn()
 	last := w.last()
 	if last != nil && !w.over() {
 		w.say("--- %s is lost for ever, and %s is stopped", last.source.name, last.name)
@@ -159,6 +163,10 @@ func (w *world) finish(o *Outcome) {
 				w.tell(func(m *model.World) { m.Stopped(r.of) })
 			}
 		})
+	}
+	if !w.over() {
+		w.readOn()
+		w.history.judge()
 	}
 	if !w.over() {
 		o.Step = -1
@@ -188,6 +196,11 @@ func (w *world) heal() {
 			l.replicas[i].inSync = true
 		}
 	})
+	for _, p := range w.clients.producers {
+		if p.ended {
+			w.end(p.name, p.commits, -1)
+		}
+	}
 	for _, m := range w.mirrors {
 		for _, p := range append([]*process(nil), m.processes...) {
 			if p.held {

@@ -109,6 +109,8 @@ type runner struct {
 	at         partition.Token    // … for this effect
 	pumping    bool
 	unsaid     []dropped // carried out and not told yet
+	aborted    bool      // it has appended what aborts transactions
+	unsure     bool      // an append of a stop went wrong
 	moving     int       // writes of groups under way
 	quiesced   int       // how often the moving of groups was ended
 }
@@ -320,6 +322,7 @@ func (p *process) crash(keep int) {
 // quit ends what a runner has under way.
 func (r *runner) quit() {
 	for _, d := range r.unsaid { // the sink was handed the records before they were cut
+		r.w.history.dropped(r.l, d.from, d.to)
 		r.w.tell(func(m *model.World) { m.Told(r.of, "dropped", d.from, d.to) })
 	}
 	r.unsaid = nil
@@ -433,6 +436,9 @@ func (r *runner) moved(rec statemachine.PartitionState) {
 	}
 	was := r.state
 	r.state = rec.State
+	if rec.State == statemachine.Mirroring {
+		r.w.history.mirrors(r)
+	}
 	if rec.Episode != r.episode {
 		r.episode, r.mirrored = rec.Episode, false
 	}
@@ -505,6 +511,7 @@ func (r *runner) halt() {
 
 // note passes on what the core tells.
 func (r *runner) note(n partition.Note) {
+	r.w.history.told(r, &n)
 	switch n.Kind {
 	case partition.RecordsDropped:
 		r.unsaid = nil
@@ -675,6 +682,7 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 	switch e.Kind {
 	case partition.AskOwner:
 	case partition.Append:
+		r.unsure = r.unsure || r.state == statemachine.Stopping && how != fine
 		ev.Err = r.append(e, how)
 		ev.Fenced = errors.Is(ev.Err, errFenced)
 		if how == half && ev.Err == nil {
@@ -709,6 +717,7 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 	case partition.OpenLog:
 		if !l.open {
 			l.raiseEpoch(l.epoch+w.cfg.Bumps, model.Cluster, "")
+			w.history.opens(l, r)
 			l.setOpen(true, model.Mirror, by)
 			l.noLeader = false
 			l.replay()
@@ -767,6 +776,7 @@ func (r *runner) append(e *partition.Effect, how failure) error {
 	}
 	if len(list) > 0 {
 		l.add(list)
+		r.aborted = r.aborted || r.state == statemachine.Stopping && list[0].m.Kind == model.Abort
 		w.tell(func(m *model.World) { m.Appended(l.at, model.Mirror, r.p.name, facts(list), true) })
 		l.soon()
 		l.wake()

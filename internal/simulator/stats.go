@@ -16,6 +16,9 @@ type Stats struct {
 	Stoppings    int // STOPPING that came to STOPPED
 	Failovers    int // … of partitions that hold something
 	Failbacks    int // PREPARING of a cluster whose end the source had recorded, that came to MIRRORING
+	Judged       int // partitions whose clients' history was judged at the end
+	Unjudged     int // … and those that had no common line any more
+	Reads        int // records that consumers read
 	StateEvents  [nStates][nEvents]int
 	StateFaults  map[string]*[nStates]int
 	StateAnswers map[string]*[nStates]int
@@ -92,6 +95,9 @@ func (s *Stats) Add(t *Stats) {
 	s.Stoppings += t.Stoppings
 	s.Failovers += t.Failovers
 	s.Failbacks += t.Failbacks
+	s.Judged += t.Judged
+	s.Unjudged += t.Unjudged
+	s.Reads += t.Reads
 	for i := range s.StateEvents {
 		for j := range s.StateEvents[i] {
 			s.StateEvents[i][j] += t.StateEvents[i][j]

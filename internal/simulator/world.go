@@ -26,6 +26,7 @@ type world struct {
 	clusters [2]*cluster
 	mirrors  [2]*mirror
 	clients  clients
+	history  history
 
 	model    *model.World
 	broken   []model.Violation
@@ -91,6 +92,7 @@ func newWorld(cfg Config, record bool) *world {
 	a, b := w.clusters[0], w.clusters[1]
 	w.mirrors[0] = newMirror(w, "a-to-b", a, b)
 	w.mirrors[1] = newMirror(w, "b-to-a", b, a)
+	w.history.init(w)
 	w.model.Now(began)
 	a.create("orders", cfg.Partitions, true)
 	for _, m := range w.mirrors {
@@ -192,6 +194,13 @@ func (w *world) cluster(name string) *cluster {
 	return nil
 }
 
+func (w *world) index(c *cluster) int {
+	if c == w.clusters[0] {
+		return 0
+	}
+	return 1
+}
+
 func (w *world) mirror(name string) *mirror {
 	for _, m := range w.mirrors {
 		if m.name == name {
@@ -203,7 +212,9 @@ func (w *world) mirror(name string) *mirror {
 
 // create makes a topic. A copy's gate is closed from the beginning.
 func (c *cluster) create(name string, partitions int32, open bool) *topic {
-	c.made++
+	if c.made++; open && (c.made > 1 || c != c.w.clusters[0]) {
+		c.w.history.deleted()
+	}
 	t := &topic{name: name}
 	t.id[0], t.id[1], t.id[15] = c.name[0], byte(c.made), byte(c.made)
 	for p := range partitions {
@@ -216,6 +227,7 @@ func (c *cluster) create(name string, partitions int32, open bool) *topic {
 // delete removes a topic.
 func (c *cluster) delete(t *topic) {
 	t.gone = true
+	c.w.history.deleted()
 	for _, l := range t.logs {
 		l.gone = true
 		c.w.tell(func(m *model.World) { m.Deleted(l.at) })

@@ -28,10 +28,17 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	case !fresh && !g.theirs && g.offset == offset: // nobody can tell this from what the mirror has put or found there
 		return
 	case who != Mirror:
-		g.theirs, g.passed = m != nil && m.looked[name] == m.record.Episode, false
+		aim, aims := int64(0), false
+		if m != nil {
+			aim, aims = m.aims[name]
+		}
+		g.theirs, g.passed = m != nil && m.looked[name] == m.record.Episode && !(aims && aim == offset), false
 	}
 	g.offset, g.who = offset, who
 }
+
+// Aims: a mirror is about to move a group there. Whoever commits just that cannot be told from it, as it cannot know that the move was not done.
+func (w *World) Aims(of Of, name string, offset int64) { w.member(of).aims[name] = offset }
 
 // Forgotten: a cluster knows no more where a group is.
 func (w *World) Forgotten(at At, name string) {

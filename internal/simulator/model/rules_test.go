@@ -915,6 +915,13 @@ var ruleStories = []struct {
 		t.Saw(ab, "g", pick(wrong, int64(5), 6))
 		t.Committed(b, Mirror, "g", pick(wrong, int64(5), 6), 1)
 	}},
+	{"group owner", func(t *tale, wrong bool) { // a move that was not done, to where somebody commits
+		t.mirrors()
+		t.Saw(ab, "g", 5)
+		t.Aims(ab, "g", int64(pick(wrong, 4, 3)))
+		t.Committed(b, Clients, "g", 3, 1)
+		t.Committed(b, Mirror, "g", 5, 1)
+	}},
 	{"group owner", func(t *tale, wrong bool) { // a move that was under way
 		t.mirrors()
 		t.Committed(b, Mirror, "g", 1, 1)

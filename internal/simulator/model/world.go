@@ -63,6 +63,7 @@ type member struct {
 	room                  map[string]gap   // by call: the copy's start and what was replicated
 	saw                   map[string]int64 // by group: where the source had it
 	looked                map[string]int32 // by group: the episode in which that was seen last
+	aims                  map[string]int64 // by group: where the mirror was about to move it
 }
 
 type gap struct{ from, to int64 }
@@ -126,7 +127,7 @@ func (w *World) member(of Of) *member {
 	if i := slices.IndexFunc(w.members, func(m *member) bool { return m.of == of }); i >= 0 {
 		return w.members[i]
 	}
-	m := &member{of: of, record: none, proof: newProof(), loss: "restart", opened: -1, began: map[string]int8{}, room: map[string]gap{}, saw: map[string]int64{}, looked: map[string]int32{}, need: map[string][]gap{}, told: map[string][]gap{}}
+	m := &member{of: of, record: none, proof: newProof(), loss: "restart", opened: -1, began: map[string]int8{}, room: map[string]gap{}, saw: map[string]int64{}, looked: map[string]int32{}, aims: map[string]int64{}, need: map[string][]gap{}, told: map[string][]gap{}}
 	w.members = append(w.members, m)
 	return m
 }
@@ -241,7 +242,7 @@ func (w *World) Deleted(at At) {
 		}
 		if m.of.At == at {
 			m.record, m.end, m.consents, m.opened, m.beyond, m.proof = none, nil, nil, -1, false, newProof()
-			m.need, m.told, m.saw, m.looked = map[string][]gap{}, map[string][]gap{}, map[string]int64{}, map[string]int32{}
+			m.need, m.told, m.saw, m.looked, m.aims = map[string][]gap{}, map[string][]gap{}, map[string]int64{}, map[string]int32{}, map[string]int64{}
 		}
 	}
 }

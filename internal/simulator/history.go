@@ -1,0 +1,404 @@
+package simulator
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/clienthistory"
+	"github.com/clustermirror/clustermirror/internal/partition"
+	"github.com/clustermirror/clustermirror/internal/simulator/model"
+)
+
+// history is what clients were told and what they saw, in the words of clienthistory, and beside it what a failover may cost them. It is judged when the run has come to its end.
+//
+// What is legal, because it was named:
+//   - A failover (the copy is opened by its mirror) loses what the old cluster acknowledged from the last mirror offset on, and transactions that the stop said it aborted: torn by a forced failover, and reported.
+//   - A copy that has not followed an unclean election of its source yet keeps the line that was lost there, so the lines part where the election parted them.
+//   - A failback gives up what its mirror said it dropped of the cluster that follows again.
+//   - An unclean election loses what its new leader did not have. Retention, DeleteRecords and compaction take what they take, in the cluster that is written also from everybody who copies it.
+//
+// A partition is judged no more when there is no line any more that both clusters have: its topic was deleted, the cluster that clients write begins to follow the one that they had left, or that one loses its end
+// and goes on alone.
+type history struct {
+	w            *world
+	h            clienthistory.History
+	moment       clienthistory.Moment
+	partitions   []*judged
+	records      map[uint64][]clienthistory.Seen // of a batch, by the fingerprint of its bytes
+	transactions []clienthistory.Transaction     // of each record, by its number
+	numbers      uint32                          // transactions so far
+	rested       []clienthistory.Log             // copies that were at rest
+}
+
+// judged is a partition of both clusters.
+type judged struct {
+	id      clienthistory.Partition
+	writer  *cluster            // that clients write
+	follows *cluster            // that copies it and has given up what it had of its own; nil: none
+	wrote   [2]bool             // clusters that clients were sent to once
+	cut     bool                // its mirror has cut the cluster that is to follow
+	parted  int64               // from here on the copy may be of a line that an election ended
+	turns   []int64             // where the lines part
+	given   clienthistory.Range // what the mirror said that it dropped of the cluster that is to follow
+	aborted []clienthistory.Transaction
+	over    bool
+}
+
+func (h *history) init(w *world) {
+	h.w, h.records, h.h.First = w, map[uint64][]clienthistory.Seen{}, map[clienthistory.Partition]string{}
+	for p := range w.cfg.Partitions {
+		k := &judged{id: clienthistory.Partition{Topic: w.mirrors[0].topic, Partition: p}, writer: w.clusters[0], wrote: [2]bool{true}, parted: math.MaxInt64}
+		h.h.First[k.id] = k.writer.name
+		h.partitions = append(h.partitions, k)
+	}
+}
+
+func (h *history) now() clienthistory.Moment {
+	h.moment++
+	return h.moment
+}
+
+func (h *history) span() clienthistory.Span {
+	h.moment += 2
+	return clienthistory.Span{Start: h.moment - 1, End: h.moment}
+}
+
+// of is the partition that a log is of, nil when it is not judged.
+func (h *history) of(l *partitionLog) *judged {
+	if l.gone || int(l.at.Partition) >= len(h.partitions) || h.partitions[l.at.Partition].over {
+		return nil
+	}
+	return h.partitions[l.at.Partition]
+}
+
+// deleted: what comes under the name of this topic is another one.
+func (h *history) deleted() {
+	for _, k := range h.partitions {
+		k.over = true
+	}
+}
+
+// begin is the number of a new transaction.
+func (h *history) begin() clienthistory.Transaction {
+	h.numbers++
+	return clienthistory.NewTransaction(1, h.numbers)
+}
+
+// produced notes the records of a batch that a client wrote at the end of a log.
+func (h *history) produced(l *partitionLog, base int64, n int, t clienthistory.Transaction, accepted bool) {
+	for range n {
+		h.transactions = append(h.transactions, t)
+	}
+	k := h.of(l)
+	if k == nil {
+		return
+	}
+	s, outcome := h.span(), clienthistory.OK
+	if !accepted {
+		outcome = clienthistory.Unknown
+	}
+	for i := range n {
+		number := uint32(len(h.transactions) - n + i + 1)
+		h.h.Produces = append(h.h.Produces, clienthistory.Produce{
+			Span: s, Cluster: l.c.name, Partition: k.id, Record: clienthistory.NewRecord(1, number), Offset: base + int64(i), Transaction: t, Outcome: outcome,
+		})
+	}
+}
+
+// ended notes that the coordinator has decided a transaction.
+func (h *history) ended(t clienthistory.Transaction, commit bool) {
+	h.h.Ends = append(h.h.Ends, clienthistory.End{Span: h.span(), Transaction: t, Commit: commit, Outcome: clienthistory.OK})
+}
+
+// in are the records of a batch.
+func (h *history) in(b *held) []clienthistory.Seen {
+	if seen, ok := h.records[b.m.Bytes]; ok {
+		return seen
+	}
+	var seen []clienthistory.Seen
+	list, err := batch.ReadRecords(b.bytes, &b.h)
+	if err != nil {
+		seen = []clienthistory.Seen{{Offset: b.h.BaseOffset}} // nobody wrote that
+	}
+	for _, r := range list {
+		n, _ := strconv.ParseUint(string(r.Value), 10, 32)
+		seen = append(seen, clienthistory.Seen{Offset: b.h.BaseOffset + int64(r.OffsetDelta), Record: clienthistory.NewRecord(1, uint32(n))})
+	}
+	h.records[b.m.Bytes] = seen
+	return seen
+}
+
+// cut notes that a log lost its end.
+func (h *history) cut(l *partitionLog, at, end int64, who model.Who) {
+	k := h.of(l)
+	switch {
+	case k == nil:
+	case l.c == k.writer && at < l.start: // what was taken out of copies is there again
+		k.over = true
+	case l.c == k.writer:
+		for _, b := range l.from(at) { // whoever decided them thinks that this is done
+			if b.m.Kind == model.Commit || b.m.Kind == model.Abort {
+				h.decidedBy(k, l, &b)
+			}
+		}
+		h.turn(k, l.c, at, clienthistory.Range{From: at, To: end})
+		k.parted = min(k.parted, at)
+	case l.c == k.follows:
+	case who == model.Cluster:
+		k.over = true
+	case who == model.Mirror:
+		k.cut = true
+	}
+}
+
+func (h *history) turn(k *judged, to *cluster, offset int64, lost clienthistory.Range) {
+	h.h.Turns = append(h.h.Turns, clienthistory.Turn{At: h.now(), Partition: k.id, From: k.writer.name, To: to.name, Offset: offset, Lost: lost, Aborted: k.aborted})
+	h.w.say("clients of %v go from %s to %s at %d; lost is %v, aborted %v", k.id, k.writer.name, to.name, offset, lost, k.aborted)
+	k.writer, k.aborted = to, nil
+	k.wrote[h.w.index(to)] = true
+	k.turns = append(k.turns, offset)
+}
+
+// taken notes what retention, DeleteRecords or compaction takes out of a log.
+func (h *history) taken(l *partitionLog, from, to int64, why string) {
+	if k := h.of(l); k != nil {
+		g := clienthistory.Gone{At: h.now(), Partition: k.id, Cluster: l.c.name, Range: clienthistory.Range{From: from, To: to}, Why: why}
+		if l.c == k.writer {
+			g.Cluster = ""
+		}
+		h.h.Gone = append(h.h.Gone, g)
+	}
+}
+
+// told notes what a mirror says of what it does.
+func (h *history) told(r *runner, n *partition.Note) {
+	k := h.of(r.l)
+	if k == nil {
+		return
+	}
+	switch n.Kind {
+	case partition.MarkersWritten:
+		for _, a := range n.Aborts {
+			if list := r.l.from(a.Offset); len(list) > 0 && list[0].h.ProducerID == a.ProducerID {
+				h.decidedBy(k, r.l, &list[0])
+			}
+		}
+	case partition.RecordsDropped:
+		h.dropped(r.l, n.Truncated.From, n.Truncated.To)
+	}
+}
+
+func (h *history) dropped(l *partitionLog, from, to int64) {
+	k := h.of(l)
+	switch {
+	case k == nil || k.follows == l.c:
+	case k.given.From == k.given.To:
+		k.given = clienthistory.Range{From: from, To: to}
+	default:
+		k.given = clienthistory.Range{From: min(k.given.From, from), To: max(k.given.To, to)}
+	}
+}
+
+// aborts notes the transaction that begins at an offset of a copy as aborted there.
+func (h *history) aborts(k *judged, l *partitionLog, first int64) {
+	list := l.from(first)
+	if len(list) == 0 || list[0].h.Control() || list[0].h.BaseOffset > first {
+		return
+	}
+	for _, s := range h.in(&list[0]) {
+		if t := h.transactionOf(s.Record); t != 0 && !slices.Contains(k.aborted, t) {
+			k.aborted = append(k.aborted, t)
+		}
+	}
+}
+
+func (h *history) transactionOf(r clienthistory.Record) clienthistory.Transaction {
+	if n := int(uint32(r)); n > 0 && n <= len(h.transactions) {
+		return h.transactions[n-1]
+	}
+	return 0
+}
+
+// mirrors notes that a copy is in step with the source's log, as far as it goes: it has given up what it had of its own.
+func (h *history) mirrors(r *runner) {
+	k := h.of(r.l)
+	switch {
+	case k == nil || k.follows == r.l.c:
+	case k.writer != r.m.source:
+		k.over = true
+	default:
+		h.w.say("%s follows %s in %v; given up is %v", r.l.c.name, k.writer.name, k.id, k.given)
+		h.h.Rejoins = append(h.h.Rejoins, clienthistory.Rejoin{At: h.now(), Partition: k.id, Cluster: r.l.c.name, GivenUp: k.given})
+		k.follows, k.given, k.cut, k.aborted = r.l.c, clienthistory.Range{}, false, nil
+	}
+}
+
+// opens notes that clients may write a log: where it is a copy that was followed until now, that is a failover.
+func (h *history) opens(l *partitionLog, r *runner) {
+	k := h.of(l)
+	if k == nil || l.c == k.writer {
+		return
+	}
+	if k.follows != l.c {
+		if k.wrote[h.w.index(l.c)] || r == nil { // it goes on as the cluster that clients had left; or somebody has taken it
+			k.over = k.cut || !k.wrote[h.w.index(l.c)]
+			return
+		}
+		k.parted = 0 // a copy that never came to copying
+	}
+	k.follows = nil
+	var lmo int64
+	if r != nil && r.core.Status().LME != nil {
+		lmo = r.core.Status().LME.Offset
+	} else { // somebody has taken it: nobody says where it ended
+		k.over = true
+		return
+	}
+	source := r.m.source.log(l.at.Topic, l.at.Partition)
+	at := lmo
+	if k.parted < lmo {
+		at = k.parted
+		if source != nil {
+			at = min(lmo, common(l, source, k.parted))
+		}
+	}
+	for _, b := range l.from(lmo) { // a process that has ended can say nothing: of what it aborted the log speaks
+		if b.m.Kind == model.Abort {
+			h.abortedBefore(k, l, r, &b)
+		}
+	}
+	h.turn(k, l.c, at, clienthistory.Above(at))
+	k.parted, k.given = math.MaxInt64, clienthistory.Range{}
+	for _, g := range h.h.Gone { // what it lacks alone nobody will get from it
+		if g.Partition == k.id && g.Cluster == l.c.name {
+			g.At, g.Cluster = h.now(), ""
+			h.h.Gone = append(h.h.Gone, g)
+		}
+	}
+	for _, p := range h.w.groups.placed {
+		if p.l == l {
+			theirs := h.w.groups.find(p.name, source)
+			p.left = p.who != model.Mirror || !h.w.groups.settled(r, p.name) || p.at.Offset > at || theirs != nil && theirs.left
+		}
+	}
+}
+
+// abortedBefore names what an earlier process of this stop has aborted, or this one, if it was not told so.
+func (h *history) abortedBefore(k *judged, l *partitionLog, r *runner, marker *held) {
+	if r.aborted && !r.unsure {
+		return
+	}
+	h.decidedBy(k, l, marker)
+}
+
+// decidedBy names the transaction that a marker ends.
+func (h *history) decidedBy(k *judged, l *partitionLog, marker *held) {
+	for i := len(l.batches) - 1; i >= 0; i-- {
+		if b := &l.batches[i]; b.h.BaseOffset < marker.h.BaseOffset && b.h.ProducerID == marker.h.ProducerID {
+			if b.h.Control() {
+				return
+			}
+			h.aborts(k, l, b.h.BaseOffset)
+		}
+	}
+}
+
+// common is the first offset from from on at which a copy has something else than its source.
+func common(l, source *partitionLog, from int64) int64 {
+	theirs := source.from(from)
+	for i, b := range l.from(from) {
+		if i >= len(theirs) || theirs[i].m.Bytes != b.m.Bytes {
+			return max(from, b.h.BaseOffset)
+		}
+	}
+	return l.end
+}
+
+// rest notes what copies hold at rest.
+func (h *history) rest(r *runner) {
+	if k := h.of(r.l); k != nil && k.follows == r.l.c && k.writer == r.m.source && r.l.high == r.l.end {
+		h.rested = append(h.rested, h.final(r.l, k))
+	}
+}
+
+// final is a log as a new reader of committed records reads it after every transaction that is open was ended by its timeout.
+func (h *history) final(l *partitionLog, k *judged) clienthistory.Log {
+	out := clienthistory.Log{Cluster: l.c.name, Partition: k.id, End: l.high}
+	v := h.view(l)
+	aborted, open := v.Aborted(l.start, l.end), v.InFlight()
+	for i := range l.batches {
+		b := &l.batches[i]
+		if b.h.Control() || b.h.BaseOffset >= l.high {
+			continue
+		}
+		hidden := false
+		if b.h.Transactional() {
+			for _, a := range aborted {
+				hidden = hidden || a.ProducerID == b.h.ProducerID && a.FirstOffset <= b.h.BaseOffset && b.h.BaseOffset < a.LastOffset
+			}
+			for _, t := range open {
+				hidden = hidden || t.ProducerID == b.h.ProducerID && t.FirstOffset <= b.h.BaseOffset
+			}
+		}
+		if !hidden {
+			for _, s := range h.in(b) {
+				if s.Offset >= l.start {
+					out.Records = append(out.Records, s)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// judge judges all that was noted.
+func (h *history) judge() {
+	w := h.w
+	over := func(p clienthistory.Partition) bool { return h.partitions[p.Partition].over }
+	var f clienthistory.Final
+	for _, k := range h.partitions {
+		if k.over {
+			continue
+		}
+		l := k.writer.log(k.id.Topic, k.id.Partition)
+		if l == nil {
+			k.over = true
+			continue
+		}
+		f.Logs = append(f.Logs, h.final(l, k))
+		for _, rested := range h.rested {
+			if rested.Partition == k.id && rested.Cluster != k.writer.name {
+				f.Logs = append(f.Logs, rested)
+			}
+		}
+	}
+	for _, k := range h.partitions {
+		if k.over {
+			w.stats.Unjudged++
+		} else {
+			w.stats.Judged++
+		}
+	}
+	if len(f.Logs) == 0 {
+		return
+	}
+	for _, p := range w.clients.producers { // decided, and some markers cannot be written: its log is closed
+		for _, x := range p.wrote {
+			for i := range h.h.Produces {
+				if r := &h.h.Produces[i]; p.ended && r.Transaction == p.transaction && r.Partition.Partition == x.l.at.Partition {
+					h.h.Gone = append(h.h.Gone, clienthistory.Gone{At: h.now(), Partition: r.Partition, Range: clienthistory.Range{From: r.Offset, To: r.Offset + 1}, Why: "not decided there"})
+				}
+			}
+		}
+	}
+	h.h.Produces = slices.DeleteFunc(h.h.Produces, func(p clienthistory.Produce) bool { return over(p.Partition) })
+	h.h.Polls = slices.DeleteFunc(h.h.Polls, func(p clienthistory.Poll) bool { return over(p.Partition) })
+	h.h.Seeks = slices.DeleteFunc(h.h.Seeks, func(s clienthistory.Seek) bool { return over(s.Partition) })
+	for _, a := range clienthistory.Check(h.h, f) {
+		v := model.Violation{Rule: string(a.Kind), Source: "what clients saw", What: a.String()}
+		w.say("VIOLATION %v", v)
+		w.broken = append(w.broken, v)
+	}
+}
