@@ -111,7 +111,6 @@ func (w *world) produce(l *partitionLog, p *producer, n int, transactional bool)
 		return false
 	}
 	if !l.open {
-		w.tell(func(m *model.World) { m.Refused(l.at, by) })
 		return false
 	}
 	spec := batch.DataSpec{BaseOffset: l.end, LeaderEpoch: l.epoch, ProducerID: -1, BaseTimestamp: w.time().UnixMilli(), Records: w.records(n)}

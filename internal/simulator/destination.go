@@ -16,7 +16,7 @@ import (
 
 // opTake lets somebody else lead a copy, and open it: another broker of the cluster, elected without being asked. It has what was replicated.
 func opTake(w *world, l *partitionLog, o *words) {
-	if l.open || l.c.lost {
+	if l.open || l.c.lost || l.short {
 		return
 	}
 	w.onCopies(l, "log taken by somebody")
@@ -132,6 +132,7 @@ func (r *runner) lose(short int, back bool) {
 		end := l.batches[n].h.BaseOffset
 		r.w.stats.answer("log lost", r.state)
 		l.forgetTo(end)
+		l.short = true
 		l.raiseEpoch(l.epoch+1, model.Cluster, "")
 	}
 	if back && r.state == statemachine.Stopped && lme < l.epoch && l.latest() <= lme+1 {

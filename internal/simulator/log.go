@@ -36,7 +36,7 @@ func heldFrom(b []byte) []held {
 func describe(h *batch.Header, b []byte) model.Batch {
 	m := model.Batch{
 		Base: h.BaseOffset, Last: h.LastOffset(), LeaderEpoch: h.LeaderEpoch, Transactional: h.Transactional(), ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch,
-		Sequence: h.BaseSequence, Records: int(h.RecordCount), Bytes: fingerprint(b),
+		Bytes: fingerprint(b),
 	}
 	if !h.Control() {
 		return m
@@ -145,6 +145,7 @@ type partitionLog struct {
 	full       bool          // takes no append
 	local      int64         // what lies below is in remote storage
 	top        int32         // the highest leader epoch that it ever had, where a restart has taken it back
+	short      bool          // something that was replicated is lost
 	taken      bool          // somebody opened it while it was a mirror's
 	refused    bool          // and has refused one
 	pending    bool          // followers will fetch soon
@@ -331,7 +332,7 @@ func (l *partitionLog) forgetTo(offset int64) {
 func (l *partitionLog) restart(start int64, who model.Who, by string) {
 	l.rewrites++
 	l.w.history.cut(l, 0, l.end, who)
-	l.batches, l.start, l.end, l.high, l.local = nil, start, start, start, 0
+	l.batches, l.start, l.end, l.high, l.local, l.short = nil, start, start, start, 0, false
 	l.cache.Reset()
 	for i := range l.replicas {
 		l.replicas[i].end, l.replicas[i].behind = start, i != l.leader

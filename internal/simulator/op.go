@@ -445,7 +445,6 @@ func (w *world) lose(c *cluster, lost bool) {
 		return
 	}
 	c.lost = lost
-	w.tell(func(m *model.World) { m.SourceLost(c.name, lost) })
 	if !lost {
 		return
 	}

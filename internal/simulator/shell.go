@@ -99,7 +99,6 @@ type runner struct {
 	fetch      *fetcher
 	waiter     *waiter
 	retry      uint64 // number of the timer that counts
-	local      int64  // what it was told last of remote storage
 	replicated int64  // as last told by itself; −1: not since the log was cut
 	halted     bool
 	writing    bool               // a state write has not been answered
@@ -411,10 +410,6 @@ func (r *runner) handle(ev partition.Event) {
 	}
 	if r.fetch != nil && ev.Kind == partition.Fetched && ev.Token == r.fetch.token {
 		r.fetch.asked = false
-	}
-	if r.local != ev.Log.LowestCut && ev.Log.LowestCut > 0 {
-		r.local = ev.Log.LowestCut
-		w.tell(func(m *model.World) { m.Offloaded(r.l.at, r.local) })
 	}
 	out := r.core.Step(w.time(), ev)
 	if ev.Kind == partition.Persisted && ev.Err == nil {

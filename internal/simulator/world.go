@@ -93,7 +93,6 @@ func newWorld(cfg Config, record bool) *world {
 	w.mirrors[0] = newMirror(w, "a-to-b", a, b)
 	w.mirrors[1] = newMirror(w, "b-to-a", b, a)
 	w.history.init(w)
-	w.model.Now(began)
 	a.create("orders", cfg.Partitions, true)
 	for _, m := range w.mirrors {
 		m.begin()
@@ -115,7 +114,6 @@ func (w *world) step(limit time.Duration) bool {
 	e := heap.Pop(&w.events).(event)
 	if e.at > w.now {
 		w.now = e.at
-		w.model.Now(w.time())
 	}
 	e.do()
 	w.stats.Events++
@@ -128,7 +126,6 @@ func (w *world) run(d time.Duration) {
 	}
 	if !w.over() && w.now < limit {
 		w.now = limit
-		w.model.Now(w.time())
 	}
 }
 

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Appended: whole batches now lie at the log's end, in this order. by names the process or client. accepted says that the writer was told so (a client's acknowledgement).
 func (w *World) Appended(at At, who Who, by string, batches []Batch, accepted bool) {
@@ -12,30 +9,21 @@ func (w *World) Appended(at At, who Who, by string, batches []Batch, accepted bo
 		first := len(l.batches) == 0 && b.Last >= l.start // F-07: an empty log takes the batch that holds its start
 		w.must(b.Last >= b.Base && (b.Base >= l.end || first), "order", "invariant 2", "%v: batch [%d, %d] is appended to a log that ends at %d", at, b.Base, b.Last, l.end)
 		w.must(b.LeaderEpoch <= l.epoch && (b.LeaderEpoch >= l.latest() || len(l.batches) == 0), "epoch fence", "invariant 3", "%v: batch at %d has epoch %d; the log's is %d, its last record's %d", at, b.Base, b.LeaderEpoch, l.epoch, l.latest())
-		if who == Clients {
-			w.clientWrites(l, by, b)
-		} else if who == Mirror {
+		if who == Mirror {
 			w.mirrorWrites(w.owned(l, by, "appends"), l, w.log(w.acting(at).source), b)
+		} else if m := w.acting(at); who == Clients {
+			w.must(l.open, "closed gate", "invariant 4", "%v: client %s wrote [%d, %d] to a closed log", at, by, b.Base, b.Last)
+			w.must(m == nil || m.record.State != stopped || m.ended() == nil || b.LeaderEpoch > m.end.LME, "above the end", "invariant 5", "%v: client %s wrote at %d under epoch %d, which LME is not below", at, by, b.Base, b.LeaderEpoch)
 		}
 		l.add(b, who)
 	}
 	l.theirs = l.theirs && who != Mirror
 }
 
-// Refused: a client's write was refused, and nothing was written. A refusal is always allowed.
-func (w *World) Refused(at At, by string) {}
-
-// clientWrites: no client write to a closed log, and after a stop none under an epoch that could be the source's.
-func (w *World) clientWrites(l *log, by string, b Batch) {
-	w.must(l.open, "closed gate", "invariant 4", "%v: client %s wrote [%d, %d] to a closed log", l.at, by, b.Base, b.Last)
-	m := w.acting(l.at)
-	w.must(m == nil || m.record.State != stopped || m.ended() == nil || b.LeaderEpoch > m.end.LME, "above the end", "invariant 5", "%v: client %s wrote at %d under epoch %d, which LME is not below", l.at, by, b.Base, b.LeaderEpoch)
-}
-
 // mirrorWrites: what a mirror appends lay at this place of the source's log in these bytes, or is a marker of its own.
 func (w *World) mirrorWrites(m *member, l, source *log, b Batch) {
 	own := b.Kind == Abort || b.Kind == Reset
-	if v := source.find(b); v != nil && !(own && m.record.State == stopping && m.ended() != nil) {
+	if v := source.ever[b.Bytes]; v != nil && !(own && m.record.State == stopping && m.ended() != nil) {
 		w.copied(m, l, source, v)
 	} else if own {
 		w.marked(m, l, b)
@@ -53,7 +41,7 @@ func (w *World) copied(m *member, l, source *log, v *version) {
 	w.must(!l.behind, "replica wait", "decision 22, spec §3", "%v copies at %d, and not every replica has followed the last cut", m.of, v.Base)
 	if n := len(l.batches); n > 0 && l.batches[n-1].who != Cluster && l.batches[n-1].Last >= source.start { // what the source has no more cannot be compared
 		p := l.batches[n-1]
-		below := source.find(p.Batch)
+		below := source.ever[p.Bytes]
 		w.must(below != nil && below.with(v), "log matching", "invariant 1", "%v: [%d, %d] is appended on [%d, %d], which the source did not have below it", m.of, v.Base, v.Last, p.Base, p.Last)
 	}
 	w.asked(m, l, source, v)
@@ -62,8 +50,7 @@ func (w *World) copied(m *member, l, source *log, v *version) {
 
 // overlooked: nothing that the source has is left out, and what it has no more is told as a hole.
 func (w *World) overlooked(m *member, l, source *log, v *version) {
-	i, _ := slices.BinarySearchFunc(source.alive, l.end, func(s *version, end int64) int { return cmp.Compare(s.Last, end) }) // an empty log may begin inside a batch (F-07)
-	for ; v.died == never && i < len(source.alive) && source.alive[i].Base < v.Base; i++ {
+	for i := below(source.alive, l.end); v.died == never && i < len(source.alive) && source.alive[i].Base < v.Base; i++ { // an empty log may begin inside a batch (F-07)
 		s := source.alive[i]
 		w.must(s.Last >= v.Base || !slices.Contains(source.batches, s), "skipped", "invariant 1", "%v: [%d, %d] is appended at end %d; the source has [%d, %d]", m.of, v.Base, v.Last, l.end, s.Base, s.Last)
 		if s.expired && len(l.ever) > 0 {
@@ -74,42 +61,26 @@ func (w *World) overlooked(m *member, l, source *log, v *version) {
 
 // marked: after LME and a higher epoch, one ABORT per open transaction in the order of first offsets, then exactly one reset, none at an offset that the source is known to have used.
 func (w *World) marked(m *member, l *log, b Batch) {
-	end, open := m.ended(), l.transactions()
+	end, open := m.ended(), transactions(l.batches)
 	if m.record.State != stopping || end == nil || b.LeaderEpoch <= end.LME {
 		w.must(false, "early marker", "spec §5, decision 5", "%v: marker at %d under epoch %d in state %d; recorded is %+v", m.of, b.Base, b.LeaderEpoch, m.record.State, m.end)
 		return
 	}
 	w.must(b.Base == max(l.end, m.hole) || len(l.batches) == 0, "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
-	w.must(l.resets(end.LMO) == 0 && (b.Kind != Reset || len(open) == 0), "reset", "spec §5, decision 6", "%v: marker of kind %d at %d; %d resets are there, open are %v", m.of, b.Kind, b.Base, l.resets(end.LMO), open)
-	first := slices.IndexFunc(open, func(t Batch) bool { return t.ProducerID == b.ProducerID && t.ProducerEpoch == b.ProducerEpoch })
-	w.must(b.Kind == Reset || first == 0 || first > 0 && (open[0].Base < l.start || l.oldest(open) == b.ProducerID), "abort", "spec §5", "%v: ABORT at %d for producer %d epoch %d; open are %v", m.of, b.Base, b.ProducerID, b.ProducerEpoch, open)
-}
-
-// oldest is whose transaction began first when what retention has taken counts too: a process that saw it knows that.
-func (l *log) oldest(open []Batch) int64 {
-	for _, t := range transactions(l.alive) {
-		if slices.ContainsFunc(open, func(o Batch) bool { return o.ProducerID == t.ProducerID }) {
-			return t.ProducerID
-		}
-	}
-	return -1
-}
-
-// resets counts the resets from an offset on.
-func (l *log) resets(from int64) (n int) {
-	for _, v := range l.batches {
-		if v.Kind == Reset && v.Base >= from {
-			n++
-		}
-	}
-	return n
+	reset := slices.ContainsFunc(l.batches[below(l.batches, end.LMO):], func(v *version) bool { return v.Kind == Reset })
+	w.must(!reset && (b.Kind != Reset || len(open) == 0), "reset", "spec §5, decision 6", "%v: marker of kind %d at %d; a reset is there: %v, open are %v", m.of, b.Kind, b.Base, reset, open)
+	is := func(t Batch) bool { return t.ProducerID == b.ProducerID && t.ProducerEpoch == b.ProducerEpoch }
+	began := slices.DeleteFunc(transactions(l.alive), func(t Batch) bool { // a process that saw what retention has taken knows who began first
+		return !slices.ContainsFunc(open, func(o Batch) bool { return o.ProducerID == t.ProducerID })
+	})
+	first := slices.IndexFunc(open, is)
+	w.must(b.Kind == Reset || first == 0 || first > 0 && (open[0].Base < l.start || is(began[0])), "abort", "spec §5", "%v: ABORT at %d for producer %d epoch %d; open are %v", m.of, b.Base, b.ProducerID, b.ProducerEpoch, open)
 }
 
 // against says whether a mirror of the other direction is beyond its own check.
 func (w *World) against(m *member) bool {
-	runs := []int8{mirroring, fencing, pausing, paused, stopping}
-	return slices.ContainsFunc(w.members, func(o *member) bool {
-		return o.beyond && o.source == m.of.At && o.of.At == m.source && slices.Contains(runs, o.record.State)
+	return w.opposite(m, func(o *member) bool {
+		return o.beyond && slices.Contains([]int8{mirroring, fencing, pausing, paused, stopping}, o.record.State)
 	})
 }
 
@@ -121,7 +92,6 @@ func (w *World) Began(of Of, call string, offset int64) {
 	w.must(call != "append" || offset >= l.end || l.open || len(l.batches) == 0, "order", "invariant 2, F-38", "%v: batches from %d on are offered to a log that ends at %d", of, offset, l.end)
 	w.must(call != "start" || offset <= l.replicated, "start", "decision 11", "%v asks for a log start of %d; replicated is %d", of, offset, l.replicated)
 	w.must(call != "start" || m.loss != "keep", "start", "decision 16", "%v follows the source's log start to %d; the policy is to keep", of, offset)
-	w.must(call != "cut" && call != "restart" || l.local <= l.start || offset >= l.local && call == "cut", "remote", "F-86, spec §3", "%v: %s at %d; what lies below %d is in remote storage", of, call, offset, l.local)
 	if call == "close" {
 		m.closing = m.prepared
 	}
@@ -131,14 +101,6 @@ func (w *World) Began(of Of, call string, offset int64) {
 		}
 	}
 	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil || l.open, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
-}
-
-// when is the state in which a call was begun.
-func (m *member) when(call string) int8 {
-	if s, ok := m.began[call]; ok {
-		return s
-	}
-	return m.record.State
 }
 
 // EpochRaised: the log's leader epoch is another one: an election, or a mirror's request, which once STOPPED goes no further than above LME.

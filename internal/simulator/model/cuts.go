@@ -19,7 +19,8 @@ func (w *World) Cut(at At, who Who, by string, end int64) {
 	l.cut(end)
 }
 
-// mirrorCuts: a mirror cuts in PREPARING, in MIRRORING, and at a stop what is not replicated; nothing else, and nothing in secret.
+// mirrorCuts: a mirror cuts in PREPARING, in MIRRORING, and at a stop what is not replicated; nothing else, and nothing in secret. It never drops what the source has in
+// the same bytes at the same place, where that can be known; what the source never had, and all of a log that was ever open, only within a consent of this episode.
 func (w *World) mirrorCuts(m *member, l *log, end int64) {
 	s := m.when("cut")
 	w.must(s == preparing || s == mirroring || s == stopping, "cut state", "spec §2", "%v is cut at %d in state %d", m.of, end, s)
@@ -27,21 +28,14 @@ func (w *World) mirrorCuts(m *member, l *log, end int64) {
 	if s == mirroring {
 		w.proved(m, l, end)
 	}
-	for _, v := range l.from(end) {
-		if s != stopping {
-			w.drops(m, l, v)
-		}
+	for _, v := range l.batches[below(l.batches, end):] {
+		has, allowed := w.log(m.source).ever[v.Bytes], s == stopping || m.allows(v, l.start)
+		w.must(s == stopping || has == nil || has.died != never || has.born > m.proof.line || allowed && !w.known(m, v), "cut common", "decision 15, spec §3", "%v drops [%d, %d], which the source has", m.of, v.Base, v.Last)
+		w.must(v.Kind != Data || allowed || !l.stopped && has != nil, "consent", "decision 7, decision 15", "%v drops [%d, %d] in episode %d; the source had it: %v, the log was STOPPED once: %v, consents are %v", m.of, v.Base, v.Last, m.record.Episode, has != nil, l.stopped, m.consents)
 		w.must(s != stopping || v.Last >= m.safe && m.ended() == nil, "stop cut", "invariant 6, spec §5", "%v: a stop drops [%d, %d]; replicated was %d, recorded %+v", m.of, v.Base, v.Last, m.safe, m.end)
 		m.owes("dropped", v, l.start)
 	}
 	m.hole = 0
-}
-
-// drops: never what the source has in the same bytes at the same place, where that can be known; what the source never had, and all of a log that was ever open, only within a consent of this episode.
-func (w *World) drops(m *member, l *log, v *version) {
-	has, allowed := w.log(m.source).find(v.Batch), m.allows(v, l.start)
-	w.must(has == nil || has.died != never || has.born > m.proof.line || allowed && !w.known(m, v), "cut common", "decision 15, spec §3", "%v drops [%d, %d], which the source has", m.of, v.Base, v.Last)
-	w.must(v.Kind != Data || allowed || !l.stopped && has != nil, "consent", "decision 7, decision 15", "%v drops [%d, %d] in episode %d; the source had it: %v, the log was STOPPED once: %v, consents are %v", m.of, v.Base, v.Last, m.record.Episode, has != nil, l.stopped, m.consents)
 }
 
 // known says whether the source knows that its own mirror from us had this batch. What was copied from the source since is not known to it.
@@ -87,7 +81,7 @@ func (w *World) mirrorRestarts(m *member, l *log, start int64) {
 	for _, v := range l.batches {
 		free := m.allows(v, l.start) || v.Kind != Data
 		w.must(free || start > l.end && m.loss == "restart", "restart", "decision 16", "%v begins again at %d and drops [%d, %d] at end %d, policy %q", m.of, start, v.Base, v.Last, l.end, m.loss)
-		w.must(free || v.who == Cluster || source.find(v.Batch) != nil || w.hidden(m, source, v), "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
+		w.must(free || v.who == Cluster || source.ever[v.Bytes] != nil || w.hidden(m, source, v), "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
 		m.owes("dropped", v, l.start)
 	}
 	if s == mirroring && len(l.ever) > 0 && start > l.end { // a start copies what there is
@@ -122,38 +116,8 @@ func (w *World) Compacted(at At, from, to int64, batches []Batch) {
 			continue
 		}
 		v := &version{Batch: b, who: Cluster, born: l.line, died: never}
-		l.batches, l.ever[b.Base] = slices.Insert(l.batches, i, v), append(l.ever[b.Base], v)
+		l.batches, l.ever[b.Bytes] = slices.Insert(l.batches, i, v), v
 		i, _ = slices.BinarySearchFunc(l.alive, b.Base+1, by)
 		l.alive = slices.Insert(l.alive, i, v)
 	}
-}
-
-// owes notes that records have to be told of, from the log's start on.
-func (m *member) owes(what string, v *version, start int64) {
-	if v.Kind == Data {
-		m.need[what] = append(m.need[what], m.untold(gap{max(v.Base, start), v.Last + 1}, what)...)
-	}
-}
-
-// without is what is left of ranges when another one is taken out of them.
-func without(list []gap, o gap) (left []gap) {
-	for _, g := range list {
-		for _, p := range []gap{{g.from, min(g.to, o.from)}, {max(g.from, o.to), g.to}} {
-			if p.from < p.to {
-				left = append(left, p)
-			}
-		}
-	}
-	return left
-}
-
-// untold is what of a range was not told; it may be told in pieces.
-func (m *member) untold(n gap, what ...string) []gap {
-	left := []gap{n}
-	for _, w := range what {
-		for _, t := range m.told[w] {
-			left = without(left, t)
-		}
-	}
-	return left
 }

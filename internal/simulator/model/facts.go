@@ -1,7 +1,7 @@
 // Package model says what a mirror may do. It is written from the specification and knows nothing of the code: it imports no package of this module, keeps its own copy of
 // everything that it is told, and judges each fact when it is told. The simulator tells it what really happened to logs, records and clients, never what the code believes.
 //
-// Each rule is a function that names the section it comes from. A Violation names the rule.
+// Each rule is a call of must that names the section it comes from. A Violation names the rule.
 package model
 
 import "fmt"
@@ -12,24 +12,20 @@ type Kind uint8
 // The kinds: records, the two markers of transactions, MIRROR_PID_RESET.
 const Data, Commit, Abort, Reset Kind = 0, 1, 2, 3
 
-// Batch is one batch as it lies in a log. Bytes tells equal bytes from different ones: two batches with one Bytes are the same bytes, their offsets and leader epoch included.
+// Batch is one batch as it lies in a log. Bytes tells equal bytes from different ones: two batches with one Bytes are the same bytes, their offsets and leader epoch included. ProducerID −1: none.
 type Batch struct {
-	Base, Last    int64
-	LeaderEpoch   int32
-	Kind          Kind
-	Transactional bool
-	ProducerID    int64 // −1: none
-	ProducerEpoch int16
-	Sequence      int32 // of the first record, −1: none
-	Records       int
-	Bytes         uint64
+	Base, Last, ProducerID int64
+	LeaderEpoch            int32
+	ProducerEpoch          int16
+	Kind                   Kind
+	Transactional          bool
+	Bytes                  uint64
 }
 
 // At names one copy of a partition: the log of a partition in one cluster.
 type At struct {
-	Cluster   string
-	Topic     string
-	Partition int32
+	Cluster, Topic string
+	Partition      int32
 }
 
 func (a At) String() string { return fmt.Sprintf("%s/%s-%d", a.Cluster, a.Topic, a.Partition) }
@@ -53,30 +49,24 @@ type Wish uint8
 // The wishes.
 const WantMirroring, WantPaused, WantStopped Wish = 0, 1, 2
 
-// Record is a state record as it lies in the store, in the specification's numbers (decision 1).
+// Record is a state record as it lies in the store, in the specification's numbers (decision 1). Attempt −1: only a person ends the failure.
 type Record struct {
-	State      int8
-	StateEpoch int32
-	Episode    int32
-	Attempt    int16 // −1: only a person ends the failure
-	Previous   int8
-	Message    string
-	FoundOpen  bool
+	State, Previous     int8
+	StateEpoch, Episode int32
+	Attempt             int16
+	Message             string
+	FoundOpen           bool
 }
 
-// End is a last-mirror-epoch record as it lies in the store (decision 2).
+// End is a last-mirror-epoch record as it lies in the store (decision 2). LMO −1: not recorded (yet).
 type End struct {
 	LME           int32
-	LMO           int64 // −1: not recorded (yet)
+	LMO           int64
 	Episode       int32
 	SourceCluster string
 }
 
-// Violation is a broken rule.
-type Violation struct {
-	Rule   string // its name: one word or two, the same for every seed
-	Source string // where the rule stands: "spec §5", "decision 15", "invariant 3"
-	What   string // what happened, for a person
-}
+// Violation is a broken rule: its name, one word or two, the same for every seed; where the rule stands ("spec §5", "decision 15", "invariant 3"); and what happened, for a person.
+type Violation struct{ Rule, Source, What string }
 
 func (v Violation) String() string { return fmt.Sprintf("%s (%s): %s", v.Rule, v.Source, v.What) }

@@ -2,6 +2,17 @@ package model
 
 import "slices"
 
+// group is a group's committed offset of a partition, and who moved it last. episode: of the mirror that moved it last. before: where it was before that: as long as the mirror does not know that its move was
+// done, either is its own. theirs: somebody else has moved it since this episode's mirror looked at it first. passed: the source's has moved since. free: when the mirror last began to move it, it was free to.
+type group struct {
+	at                   At
+	name                 string
+	offset, before       int64
+	who                  Who
+	episode              int32
+	theirs, passed, free bool
+}
+
 // Active: a group has members at a cluster, or none any more. What is not the mirror's already when they come is theirs.
 func (w *World) Active(cluster, name string, active bool) {
 	w.active[[2]string{cluster, name}] = active
@@ -96,7 +107,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 // over says that clients have the log, and have written it since the mirror ended, although its gate may be closed now.
 func (m *member) over(l *log) bool {
 	end := m.ended()
-	return end != nil && end.LMO >= 0 && l.theirs && len(l.from(end.LMO)) > 0 && l.batches[len(l.batches)-1].who == Clients
+	return end != nil && end.LMO >= 0 && l.theirs && l.end > end.LMO && l.batches[len(l.batches)-1].who == Clients
 }
 
 // restGroups: idle groups that the source has are where it has them, within the copy, but for those that somebody else has moved there in this episode.

@@ -1,27 +1,18 @@
 package model
 
-import (
-	"cmp"
-	"slices"
-)
-
 // Rest: every fault has been healed, and nothing moves any more. Every partition must have come to where its wish is, or say why a person is needed.
 func (w *World) Rest(of Of) {
 	m, l := w.member(of), w.log(of.At)
 	for _, what := range []string{"dropped", "lost", "hole"} {
 		for _, n := range m.need[what] { // who waits for a person, or for the other mirror, has not looked at the log again
-			w.must(m.record.State == failed || m.record.State == preparing, "told", "invariant 6, decisions 15, 16", "%v: [%d, %d) was not told as %s", of, n.from, n.to, what)
+			w.must(m.record.State == failed && m.record.Attempt == -1 || m.record.State != mirroring && w.standoff(m), "told", "invariant 6, decisions 15, 16", "%v: [%d, %d) was not told as %s", of, n.from, n.to, what)
 		}
-	}
-	if m.record.State != failed && m.record.State != preparing {
-		clear(m.need)
 	}
 	s := m.record.State
 	person := l.taken && s == failed || s == failed && m.record.Attempt == -1 || m.record.Attempt > 0 && (s == failed || s == preparing) && (w.standoff(m) || !w.log(m.source).there || w.log(m.source).across(l.end)) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
 	want := map[Wish]int8{WantMirroring: mirroring, WantPaused: paused, WantStopped: stopped}[m.wish]
 	w.must(person || s == want && (s != stopped || l.open), "rest state", "invariant 7", "%v rests in state %d, open %v; wished is %d, the record %+v", of, s, l.open, m.wish, m.record)
-	refused := s == failed && m.record.Attempt == -1 && m.record.Previous == preparing
-	w.must(!refused || !m.record.FoundOpen || l.open, "given back", "decision 7", "%v: a start was refused, and clients do not have their log back: %s", m.of, m.record.Message)
+	w.must(s != failed || m.record.Attempt != -1 || m.record.Previous != preparing || !m.record.FoundOpen || l.open || m.end != nil && l.end < m.end.LMO, "given back", "decision 7", "%v: a start was refused, and clients do not have their log back: %s", m.of, m.record.Message)
 	if s == mirroring && !l.taken { // it notices when it has something to append
 		w.restBytes(m, l, w.log(m.source))
 		w.restGroups(m, l)
@@ -34,8 +25,7 @@ func (w *World) Shows(of Of, stable, replicated, caught int64) {
 	l := w.log(of.At)
 	least, most := replicated, replicated
 	for _, list := range [][]*version{l.alive, l.batches} { // a process that has read the log anew does not know what retention took
-		i, _ := slices.BinarySearchFunc(list, replicated, func(v *version, end int64) int { return cmp.Compare(v.Last, end) })
-		if open := transactions(list[:i]); len(open) > 0 {
+		if open := transactions(list[:below(list, replicated)]); len(open) > 0 {
 			least, most = min(least, max(open[0].Base, l.start)), max(open[0].Base, l.start)
 		} else {
 			most = replicated
@@ -54,8 +44,8 @@ func (w *World) Stopped(of Of) {
 
 // standoff says that an operator wants the opposite mirror too: each backs off before the other until one is stopped (decision 14).
 func (w *World) standoff(m *member) bool {
-	return slices.ContainsFunc(w.members, func(o *member) bool {
-		return o.source == m.of.At && o.of.At == m.source && (o.wish != WantStopped || o.record.State != unknown && o.record.State != stopped)
+	return w.opposite(m, func(o *member) bool {
+		return o.wish != WantStopped || o.record.State != unknown && o.record.State != stopped
 	})
 }
 
@@ -66,10 +56,9 @@ func (l *log) across(offset int64) bool {
 
 // restBytes: each batch of a copy at rest is of the source's line, nothing that the source shows is missing unless that was told, and the source's start is followed.
 func (w *World) restBytes(m *member, l, source *log) {
-	followed := l.start >= source.start || source.start > l.end || m.floor > 0 || m.loss == "keep"
-	w.must(followed, "rest start", "decision 16", "%v starts at %d; the source's log starts at %d", m.of, l.start, source.start)
+	w.must(l.start >= source.start || source.start > l.end || m.floor > 0 || m.loss == "keep", "rest start", "decision 16", "%v starts at %d; the source's log starts at %d", m.of, l.start, source.start)
 	for _, v := range l.batches {
-		has := source.find(v.Batch)
+		has := source.ever[v.Bytes]
 		w.must(v.who == Cluster || v.Last < source.start || has != nil && has.died == never, "rest bytes", "invariants 1, 7", "%v holds [%d, %d], which the source does not", m.of, v.Base, v.Last)
 	}
 	i := 0

@@ -34,7 +34,7 @@ func begin() *tale {
 
 // data is a batch of n records.
 func data(base int64, n int64, epoch int32) Batch {
-	return Batch{Base: base, Last: base + n - 1, LeaderEpoch: epoch, ProducerID: -1, Sequence: -1, Records: int(n), Bytes: uint64(base)<<20 | uint64(n)<<8 | uint64(epoch)<<40}
+	return Batch{Base: base, Last: base + n - 1, LeaderEpoch: epoch, ProducerID: -1, Bytes: uint64(base)<<20 | uint64(n)<<8 | uint64(epoch)<<40}
 }
 
 func inTransaction(base, n int64, epoch int32, producer int64) Batch {
@@ -304,7 +304,6 @@ var ruleStories = []struct {
 		if wrong {
 			t.wrote(b, data(0, 1, 1))
 		} else {
-			t.Refused(b, "c")
 			t.wrote(a, data(0, 1, 1))
 		}
 	}},
@@ -496,10 +495,6 @@ var ruleStories = []struct {
 		t.wrote(a, data(6, 1, 1))
 		t.Appended(b, Mirror, "one", []Batch{data(6, 1, 1)}, true)
 		t.Cut(b, Cluster, "", pick(wrong, int64(4), 6))
-	}},
-	{"replicated", func(t *tale, wrong bool) {
-		t.mirrors()
-		t.Replicated(b, pick(wrong, int64(7), 5))
 	}},
 	{"raised epoch", func(t *tale, wrong bool) {
 		t.failsOver()
@@ -866,9 +861,7 @@ var ruleStories = []struct {
 	{"failure", func(t *tale, wrong bool) {
 		t.goes(ab, preparing)
 		t.goes(ab, failed, person)
-		t.goes(ab, preparing) // it was started while the failure was being written, perhaps twice
-		t.goes(ab, failed, person)
-		t.goes(ab, preparing)
+		t.goes(ab, preparing) // it was started while the failure was being written
 		t.goes(ab, failed, person)
 		if !wrong {
 			t.Wished(ab, WantMirroring)
@@ -1139,11 +1132,6 @@ var ruleStories = []struct {
 		t.Policy(ab, pick(wrong, "keep", "restart"), 0)
 		t.Began(ab, "start", 2)
 	}},
-	{"remote", func(t *tale, wrong bool) {
-		t.mirrors()
-		t.Offloaded(b, 4)
-		t.Began(ab, "cut", pick(wrong, int64(2), 4))
-	}},
 	{"replica wait", func(t *tale, wrong bool) {
 		t.mirrors()
 		t.Cut(a, Cluster, "", 4)
@@ -1322,7 +1310,7 @@ func TestEachRuleHasAStoryAndASource(t *testing.T) {
 	for _, s := range ruleStories {
 		told[s.rule] = false
 	}
-	rule, cites, lines := regexp.MustCompile(`"([^"]*)", "([^"]*)", "%v`), regexp.MustCompile(`spec §\d|decision|invariant|F-\d\d|design\.md`), 0
+	rule, cites, lines, all := regexp.MustCompile(`"([^"]*)", "([^"]*)", "%v`), regexp.MustCompile(`spec §\d|decision|invariant|F-\d\d|design\.md`), 0, 0
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -1332,8 +1320,10 @@ func TestEachRuleHasAStoryAndASource(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range strings.Split(string(text), "\n") {
-			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "//") && name != "facts.go" && name != "world.go" { // these remember and judge nothing
-				lines++
+			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "//") {
+				if all++; name != "facts.go" && name != "world.go" {
+					lines++
+				}
 			}
 			if !strings.Contains(l, "must(") || strings.HasPrefix(l, "func") {
 				continue
@@ -1355,7 +1345,8 @@ func TestEachRuleHasAStoryAndASource(t *testing.T) {
 			t.Errorf("there is no rule %q", name)
 		}
 	}
-	if lines > 640 {
-		t.Errorf("the rules have %d lines; they are to be read in one go, and 600 are enough", lines)
+	t.Logf("lines of the model: %d that judge, %d with those that remember what was told (facts.go, world.go)", lines, all)
+	if lines > 600 || all > 900 {
+		t.Errorf("the rules have %d lines, with what they remember %d; they are to be read in one go, and 600 and 900 are enough", lines, all)
 	}
 }

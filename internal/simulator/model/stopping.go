@@ -12,7 +12,7 @@ func (w *World) StoredEnd(of Of, e End) {
 	fills := old != nil && old.Episode == e.Episode && old.LME == e.LME && old.LMO < 0
 	w.must(m.record.State == stopping && e.Episode == m.record.Episode && (m.ended() == nil || fills), "end once", "decision 5", "%v: %+v is recorded in state %d episode %d; recorded was %+v", of, e, m.record.State, m.record.Episode, old)
 	carried := old != nil && m.ended() == nil && (l.theirs || !m.beyond) && old.LME == e.LME && old.LMO == e.LMO // the log still is as the stop before left it
-	value := l.taken && e.LMO >= 0 && e.LMO <= max(l.own, l.start) && (l.below(e.LMO) == e.LME || e.LME < 0 && e.LMO <= l.start) || carried || !l.taken && (fills || e.LME == l.latest() || len(l.batches) > 0 && e.LME == l.batches[len(l.batches)-1].LeaderEpoch || e.LME < 0 && len(l.batches) == 0) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
+	value := l.taken && e.LMO >= 0 && e.LMO <= max(l.own, l.start) && (latest(l.alive, e.LMO) == e.LME || e.LME < 0 && e.LMO <= l.start) || carried || !l.taken && (fills || e.LME == l.latest() || e.LME == latest(l.batches, never)) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
 	w.must(value || m.ended() != nil && !fills, "end value", "spec §5, decision 5", "%v: recorded is %+v; latest epoch %d, end %d, replicated %d, source %v", of, e, l.latest(), l.end, l.replicated, m.source)
 	m.end, l.ended = &e, true
 }
@@ -43,17 +43,6 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 		m.opened = m.record.Episode
 	}
 	l.open, l.opened, l.theirs, l.taken = open, l.opened || open, l.theirs || open && !l.taken, l.taken && (open || who == Cluster)
-}
-
-// below is the leader epoch of the last batch below an end, −1 if there never was one.
-func (l *log) below(end int64) int32 {
-	latest := int32(-1)
-	for _, v := range l.alive {
-		if v.Last < end {
-			latest = v.LeaderEpoch
-		}
-	}
-	return latest
 }
 
 // Knows: an open log's leader remembers these producers: none from before the last reset.
@@ -91,7 +80,7 @@ func (w *World) opens(m *member, l *log) {
 	w.must(reset && l.replicated == l.end, "early open", "invariant 4, spec §5", "%v is opened, the reset is its last batch: %v, replicated to %d of %d", m.of, reset, l.replicated, l.end)
 	w.must(m.hole <= l.end || len(l.batches) == 1, "used offset", "decision 18", "%v is opened at %d; the source is known to end at %d", m.of, l.end, m.hole)
 	w.lastPlaces(m, l)
-	w.must(len(l.transactions()) == 0, "open transaction", "invariant 5", "%v is opened with transactions %v", m.of, l.transactions())
+	w.must(len(transactions(l.batches)) == 0, "open transaction", "invariant 5", "%v is opened with transactions %v", m.of, transactions(l.batches))
 	w.must(id <= w.settled[m.of.Cluster], "settled", "invariant 5, F-48", "%v is opened with producer %d; ids are settled to %d", m.of, id, w.settled[m.of.Cluster])
 }
 
@@ -103,7 +92,7 @@ func (w *World) closes(m *member, l *log) {
 		prepared = min(prepared, m.closing)
 	}
 	for _, v := range l.batches {
-		has := w.log(m.source).find(v.Batch)
+		has := w.log(m.source).ever[v.Bytes]
 		if v.Kind == Data && v.who != Cluster && v.Last < prepared && v.born <= m.line && has == nil && !m.allows(v, l.start) && !w.hidden(m, w.log(m.source), v) {
 			w.must(false, "untouched gate", "decision 7", "%v is closed without a consent to drop [%d, %d]; consents are %v", m.of, v.Base, v.Last, m.consents)
 			return
@@ -115,9 +104,4 @@ func (w *World) closes(m *member, l *log) {
 func (w *World) GivenID(cluster string, id int64) {
 	highest, ok := w.settled[cluster]
 	w.must(!ok || id > highest, "settled id", "F-48, invariant 5", "%v gives producer id %d; ids to %d were settled", cluster, id, highest)
-}
-
-// Settled: the cluster gives no producer id at or below highest any more.
-func (w *World) Settled(cluster string, highest int64) {
-	w.settled[cluster] = max(w.settled[cluster], highest)
 }
