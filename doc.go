@@ -154,6 +154,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/kafkatest                 real Apache Kafka for tests
 	internal/kafkatest/proxy           a bad network in front of it
 	internal/kafkatest/lives           what tests of whole lives on real clusters share
+	internal/kafkatest/children        other processes that tests give orders to, kill and hold up
 	internal/realkafka                 whole mirrors against real Apache Kafka
 	internal/processes                 mirrors and verbs in several processes
 	internal/clientmove                tests of clients that go from one cluster to the other
@@ -173,6 +174,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/simulator/simulate        plays seeds and scripts
 	internal/simulator/model    pure   what a mirror may do, from the specification alone
 	internal/chaos                     a mirror's process and real brokers under faults
+	internal/chaos/talk                what the chaos test and its mirror's processes say to each other
 	internal/long                      the long forms of tests, by the hour
 	examples/quickstart                the whole story in one command
 	examples/custombroker              a broker on plain files, with mirrors

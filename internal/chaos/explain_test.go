@@ -28,7 +28,7 @@ type permit struct {
 // clocks is how much later than the mirror hears of it a broker may say that it has raised a log's start: it writes its log behind the deed.
 const clocks = time.Second
 
-func (x told) at() clienthistory.Partition {
+func where(x told) clienthistory.Partition {
 	return clienthistory.Partition{Topic: x.Topic, Partition: x.Partition}
 }
 
@@ -40,7 +40,7 @@ func (e *evidence) unexplained() (none []told) {
 	permits := slices.Clone(e.permits)
 	losses := map[clienthistory.Partition][]told{} // explained, and no drop has used them
 	for _, x := range e.events {
-		at := x.at()
+		at := where(x)
 		switch x.Kind {
 		case "RecordsLost":
 			if !slices.ContainsFunc(e.trimmings, func(t trimming) bool {

@@ -133,7 +133,7 @@ func (w *world) rollingRestart() {
 
 func (w *world) killMirror() {
 	before := w.one(orders, 0).End
-	if err := w.m.kill(); err != nil {
+	if err := w.m.Kill(); err != nil {
 		w.t.Fatal(err)
 	}
 	left, err := readCopy(w.m.Dir, orders, 0)
@@ -158,12 +158,12 @@ func (w *world) killMirror() {
 }
 
 func (w *world) restartMirror() {
-	before := w.m.cmd.Process.Pid
+	before := w.m.Pid()
 	if err := w.m.close(); err != nil {
 		w.t.Fatal(err)
 	}
 	w.startMirror()
-	w.show("mirror restarted", "closed in order, process %d → %d", before, w.m.cmd.Process.Pid)
+	w.show("mirror restarted", "closed in order, process %d → %d", before, w.m.Pid())
 }
 
 // dataFiles are the data files of a copy, by path below its folder.
@@ -201,8 +201,8 @@ func wokeUp(before, after, successor []byte) (added int, problem string) {
 // every other one out until it goes on or is killed. mirror/filestore says so, and names the process.
 func (w *world) holdUnlocked(p *process) {
 	states := filepath.Join(w.folder, "states")
-	eventually(w.t, p.name+" stands still without the lock of "+states, func() (bool, string) {
-		p.hold()
+	eventually(w.t, p.Name+" stands still without the lock of "+states, func() (bool, string) {
+		p.Hold()
 		for _, path := range []string{states, filepath.Join(states, "lock.next")} {
 			f, err := os.Open(path)
 			if errors.Is(err, fs.ErrNotExist) {
@@ -214,7 +214,7 @@ func (w *world) holdUnlocked(p *process) {
 			err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 			f.Close() // and with it the lock
 			if err != nil {
-				p.release()
+				p.Release()
 				return false, path + " is locked"
 			}
 		}
@@ -240,8 +240,8 @@ func (w *world) takeOver() {
 	w.inStep()
 	w.midst()
 	eventually(w.t, "the first process was held up for longer than its lease", func() (bool, string) { return time.Since(held) > lease+500*time.Millisecond, "" })
-	stood := first.kernelState()
-	first.release()
+	stood, now := first.Held()
+	first.Release()
 	took := time.Since(held)
 	var says string
 	eventually(w.t, "the first process says that it is fenced", func() (bool, string) {
@@ -250,7 +250,7 @@ func (w *world) takeOver() {
 	})
 	w.inStep()
 	if err := first.close(); err != nil {
-		w.t.Logf("%s closed with: %v", first.name, err) // it was fenced
+		w.t.Logf("%s closed with: %v", first.Name, err) // it was fenced
 	}
 	after, err := dataFiles(first.Dir)
 	if err != nil {
@@ -270,10 +270,10 @@ func (w *world) takeOver() {
 			finished++
 		}
 	}
-	if stood != "T" {
-		w.t.Fatalf("%s was not held up to the end, the kernel says %q", first.name, stood)
+	if !stood {
+		w.t.Fatalf("%s was not held up to the end, the kernel says %q", first.Name, now)
 	}
-	w.show("mirror taken over", "held up for %v; %s has gone on; the first one: %s; its %d files are what they were, but for %d calls that had begun", took.Round(time.Millisecond), w.m.name, says, len(after), finished)
+	w.show("mirror taken over", "held up for %v; %s has gone on; the first one: %s; its %d files are what they were, but for %d calls that had begun", took.Round(time.Millisecond), w.m.Name, says, len(after), finished)
 	if len(w.found) == 0 {
 		os.RemoveAll(first.Dir)
 	}

@@ -82,7 +82,7 @@ func judge(e evidence) (found []finding) {
 		}
 	}
 	for _, x := range e.unexplained() {
-		found = append(found, finding{"unexplained", x.at().String(), x.Text})
+		found = append(found, finding{"unexplained", where(x).String(), x.Text})
 	}
 	for _, a := range clienthistory.Check(history, final) {
 		found = append(found, finding{string(a.Kind), a.Partition.String(), a.String()})

@@ -217,7 +217,7 @@ func (w *world) one(topic string, partition int32) mirror.PartitionStatus {
 
 // words is the status for a person.
 func (w *world) words() string {
-	a := w.m.ask(order{Do: "status"})
+	a := w.m.Ask(order{Do: "status"})
 	var b strings.Builder
 	fmt.Fprintf(&b, "fenced %q, troubles %v", a.Fenced, a.Troubles)
 	for _, p := range a.Partitions {
@@ -335,12 +335,12 @@ func (w *world) end() {
 		w.c.Kill(id)
 	}
 	w.show("source killed", "kill -9 of all brokers under load, %d records acknowledged", l.acked.Load())
-	if a := w.m.ask(order{Do: "produce", Topic: plain, Batch: clientBatch(9_999_999)}); !strings.Contains(a.Err, "read-only") {
+	if a := w.m.Ask(order{Do: "produce", Topic: plain, Batch: clientBatch(9_999_999)}); !strings.Contains(a.Err, "read-only") {
 		w.found = append(w.found, finding{"gate", plain + "-0", fmt.Sprintf("a client's write before the failover was answered with %q", a.Err)})
 	}
 	plan := w.m.do(order{Do: "plan"})
 	w.t.Logf("the plan:\n%s", plan.Text)
-	failed := w.m.ask(order{Do: "failover", Plan: plan.Plan})
+	failed := w.m.Ask(order{Do: "failover", Plan: plan.Plan})
 	w.t.Logf("the report:\n%s", failed.Text)
 	if failed.Err != "" {
 		w.found = append(w.found, finding{"report", "failover", failed.Err})
@@ -360,7 +360,7 @@ func (w *world) end() {
 		for range 2 {
 			n++
 			p := clienthistory.Produce{Span: clienthistory.Span{Start: l.now()}, Cluster: copied, Partition: at, Record: clienthistory.NewRecord(9000, n)}
-			a := w.m.ask(order{Do: "produce", Topic: at.Topic, Partition: at.Partition, Batch: clientBatch(n)})
+			a := w.m.Ask(order{Do: "produce", Topic: at.Topic, Partition: at.Partition, Batch: clientBatch(n)})
 			if a.Err != "" {
 				w.found = append(w.found, finding{"gate", at.String(), "a client's write behind the failover: " + a.Err})
 				continue
@@ -369,7 +369,7 @@ func (w *world) end() {
 			clients[at] = append(clients[at], p)
 		}
 	}
-	if err := w.m.kill(); err != nil { // what was acknowledged is on disk
+	if err := w.m.Kill(); err != nil { // what was acknowledged is on disk
 		w.t.Fatal(err)
 	}
 

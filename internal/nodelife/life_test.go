@@ -43,8 +43,8 @@ func TestNodeRunsWhatVerbsSay(t *testing.T) {
 	if status := p.end(syscall.SIGTERM); status != 0 {
 		t.Errorf("told to end it ended with status %d", status)
 	}
-	t.Logf("it printed\n%s", p.printed())
-	for _, line := range inReadme(t, p.printed(), topic, "node-dr") {
+	t.Logf("it printed\n%s", p.out.String())
+	for _, line := range inReadme(t, p.out.String(), topic, "node-dr") {
 		t.Errorf("README.md shows a line that was not printed: %s", line)
 	}
 }

@@ -1,7 +1,6 @@
 package nodelife_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/children"
 	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
 )
 
@@ -30,21 +29,7 @@ type process struct {
 	cmd    *exec.Cmd
 	done   chan struct{}
 	err    error // of its end
-
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.Write(b)
-}
-
-func (p *process) printed() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.String()
+	out    children.Said
 }
 
 // free is an address that nobody listens at.
@@ -91,7 +76,7 @@ func start(t *testing.T, c *kafkatest.Cluster, name string, more ...string) *pro
 func (p *process) start() {
 	p.t.Helper()
 	p.cmd = exec.Command(command(p.t), "run", "--config", filepath.Join(p.folder, "node.properties"))
-	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := kafkatest.StartProcess(p.cmd); err != nil {
 		p.t.Fatal(err)
 	}
@@ -106,7 +91,7 @@ func (p *process) start() {
 		_ = cmd.Process.Kill() // it may have ended
 		<-done
 		if p.t.Failed() {
-			p.t.Logf("node %s printed:\n%s", p.name, p.printed())
+			p.t.Logf("node %s printed:\n%s", p.name, p.out.String())
 		}
 	})
 }

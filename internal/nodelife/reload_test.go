@@ -81,7 +81,7 @@ func TestHangUpTakesNewCredentialsUp(t *testing.T) {
 	}
 	printed := func(words string) {
 		t.Helper()
-		lives.Eventually(t, "the node to say "+words, func() (bool, string) { return strings.Contains(p.printed(), words), p.printed() })
+		lives.Eventually(t, "the node to say "+words, func() (bool, string) { return strings.Contains(p.out.String(), words), p.out.String() })
 	}
 	hangUp := func(text string) {
 		t.Helper()
@@ -95,7 +95,7 @@ func TestHangUpTakesNewCredentialsUp(t *testing.T) {
 	printed("the closest known name is node.id")
 	hangUp(strings.Replace(string(was), `"before"`, `"after"`, 1))
 	printed("new connections use its credentials")
-	if strings.Contains(p.printed(), "before\"") || strings.Contains(p.printed(), "after\"") {
+	if strings.Contains(p.out.String(), "before\"") || strings.Contains(p.out.String(), "after\"") {
 		t.Error("it printed a password")
 	}
 	to.Proxy(1).Reset() // every connection is made anew

@@ -36,7 +36,7 @@ func TestAProcessThatWasHeldUpWritesNothing(t *testing.T) {
 		}
 		before := copies()
 
-		first.hold()
+		first.Hold()
 		held := time.Now()
 		src.produce(goesOn, 5) // waits for the first one, and for the second
 		src.produce(opened, 5)
@@ -52,7 +52,7 @@ func TestAProcessThatWasHeldUpWritesNothing(t *testing.T) {
 		src.produce(goesOn, 5)
 		second.untilEnd(goesOn, 15)
 
-		first.release()
+		first.Release()
 		took := eventually(t, "the first says that it is fenced", func() (bool, string) {
 			a := first.do(order{Do: "status"})
 			return a.Fenced != "", print(a)
@@ -73,7 +73,7 @@ func TestAProcessThatWasHeldUpWritesNothing(t *testing.T) {
 		if now := copies(); now != before {
 			t.Errorf("the first one's copies were %s and are %s", before, now)
 		}
-		if a := first.ask(order{Do: "log", Topic: later}); a.Err == "" {
+		if a := first.Ask(order{Do: "log", Topic: later}); a.Err == "" {
 			t.Errorf("the first one has begun a topic: %+v", a.Log)
 		}
 		first.do(order{Do: "close"}) // nothing of it can come any more
@@ -162,24 +162,24 @@ func TestAVerbThatWasHeldUp(t *testing.T) {
 			for _, m := range []string{one, other} {
 				quick.do(order{Do: "verb", Verb: "create", Mirror: m, Settings: settings})
 			}
-			slow.send(order{Do: "verb", Verb: "start", Mirror: one, Topics: []string{topic}, Held: held})
-			slow.untilHeld()
+			slow.Send(order{Do: "verb", Verb: "start", Mirror: one, Topics: []string{topic}, Held: held})
+			slow.UntilHeld()
 			if held == afterItsDecison && p.Dir != "" {
 				// In a folder a decision is made under its lock: nobody else decides meanwhile, and is told who stands in the way.
-				a := quick.ask(order{Do: "verb", Verb: "start", Mirror: other, Topics: []string{topic}})
+				a := quick.Ask(order{Do: "verb", Verb: "start", Mirror: other, Topics: []string{topic}})
 				if a.Err == "" {
 					t.Errorf("%s: two processes decided at once", held)
 				}
 				t.Logf("while the lock is held: %s", a.Err)
-				slow.release()
-				if a := slow.receive(); a.Err != "" {
+				slow.Release()
+				if a := slow.Receive(); a.Err != "" {
 					t.Errorf("%s: %s", held, a.Err)
 				}
 				continue
 			}
 			quick.verb(other, "start", topic)
-			slow.release()
-			if a := slow.receive(); a.Code != mirror.TopicAlreadyInClusterMirror {
+			slow.Release()
+			if a := slow.Receive(); a.Code != mirror.TopicAlreadyInClusterMirror {
 				t.Errorf("%s: the late one was told %+v", held, a)
 			}
 			s, err := control.Read(t.Context())

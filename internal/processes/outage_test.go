@@ -38,11 +38,11 @@ func TestTheStateIsAwayForAWhile(t *testing.T) {
 	want := int64(5)
 	for _, end := range []func(int32){c.Stop, c.Kill} {
 		end(1)
-		operator.send(order{Do: "verb", Verb: "pause", Mirror: m, Topics: []string{topic}, Bound: 3 * time.Second})
+		operator.Send(order{Do: "verb", Verb: "pause", Mirror: m, Topics: []string{topic}, Bound: 3 * time.Second})
 		src.produce(topic, 5)
 		want += 5
 		worker.untilEnd(topic, want)
-		a := operator.receive()
+		a := operator.Receive()
 		t.Logf("while the cluster is away: %s", a.Err)
 		if a.Err == "" || !strings.Contains(a.Err, "nothing has changed") && !strings.Contains(a.Err, "not known whether") {
 			t.Errorf("a verb while the state is away says neither that nothing was changed nor that nobody knows: %+v", a)

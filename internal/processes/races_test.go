@@ -42,9 +42,9 @@ func TestTwoProcessesUseVerbsAtOnce(t *testing.T) {
 		atOnce := func(orders ...order) []answer {
 			t.Helper()
 			first := r.IntN(2)
-			operators[first].send(orders[first])
-			operators[1-first].send(orders[1-first])
-			return []answer{operators[0].receive(), operators[1].receive()}
+			operators[first].Send(orders[first])
+			operators[1-first].Send(orders[1-first])
+			return []answer{operators[0].Receive(), operators[1].Receive()}
 		}
 		settings := map[string]string{"bootstrap.servers": "localhost:1"}
 		name := func(what string, i int) string { return fmt.Sprintf("races-%s-%d", what, i) }
@@ -163,12 +163,12 @@ func TestOppositeVerbsAtOnce(t *testing.T) {
 		resumed := map[string]bool{}
 		for _, topic := range topics {
 			stops := r.IntN(2)
-			operators[stops].send(order{Do: "verb", Verb: "stop", Mirror: m, Topics: []string{topic}})
-			operators[1-stops].send(order{Do: "verb", Verb: "resume", Mirror: m, Topics: []string{topic}})
-			if a := operators[stops].receive(); a.Err != "" {
+			operators[stops].Send(order{Do: "verb", Verb: "stop", Mirror: m, Topics: []string{topic}})
+			operators[1-stops].Send(order{Do: "verb", Verb: "resume", Mirror: m, Topics: []string{topic}})
+			if a := operators[stops].Receive(); a.Err != "" {
 				t.Errorf("stop of %s: %s", topic, a.Err)
 			}
-			a := operators[1-stops].receive()
+			a := operators[1-stops].Receive()
 			resumed[topic] = a.Err == ""
 			if a.Err != "" && a.Code != mirror.MirrorTopicNotPaused && a.Code != mirror.InvalidClusterMirrorState {
 				t.Errorf("resumption of %s: %+v", topic, a)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
+	"github.com/clustermirror/clustermirror/internal/kafkatest/children"
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -47,7 +48,7 @@ func takeOver(t *testing.T, p place) {
 			t.Fatal(err)
 		}
 		src.from.Store(-1)
-		var said saying
+		var said children.Said
 		cmd := exec.Command(program, args...)
 		cmd.Stdout, cmd.Stderr = &said, &said
 		if err := kafkatest.StartProcess(cmd); err != nil {

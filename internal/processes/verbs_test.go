@@ -55,7 +55,7 @@ func TestVerbsOfAnotherProcess(t *testing.T) {
 		worker.untilEnd(topic, 7)
 		last := describe("in step", func(p describedPartition) bool { return p.End == "7" && p.SourceEnd == "7" })
 
-		worker.kill()
+		worker.Kill()
 		dead := operator.do(order{Do: "describe", Mirror: m}).Described
 		t.Logf("after kill -9:\n%s", dead.Text)
 		if i := slices.IndexFunc(dead.Partitions, func(p describedPartition) bool { return p.Topic == topic }); i < 0 || dead.Partitions[i].State != "MIRRORING" ||

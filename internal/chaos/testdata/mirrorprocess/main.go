@@ -17,58 +17,15 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/clustermirror/clustermirror/internal/chaos/talk"
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/filestore"
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
 )
 
-// setup is the process's only argument.
-type setup struct {
-	Dir, States, Dropped, Events string
-	Seeds                        []string
-	Mirror                       string
-}
-
-type order struct {
-	Do        string // status, start, startover, recover, pause, resume, plan, failover, produce, limit, close
-	Topics    []string
-	Topic     string
-	Partition int32
-	Plan      json.RawMessage
-	Batch     []byte
-	Bytes     uint64 // of the largest file, 0: no limit
-}
-
-type answer struct {
-	Err        string
-	Fenced     string
-	Partitions []mirror.PartitionStatus
-	Troubles   map[string]string // by topic
-	Plan       json.RawMessage
-	Text       string
-	Results    []result
-	Offset     int64
-}
-
-// result is a mirror.FailoverResult whose error is text.
-type result struct {
-	mirror.FailoverResult
-	Err string
-}
-
-// told is an event, one line of the file of events.
-type told struct {
-	Time      time.Time
-	Kind      string
-	Topic     string
-	Partition int32
-	Text      string
-	From, To  int64 // of what was dropped or lost, and of holes
-}
-
 type process struct {
-	setup
+	talk.Setup
 	destination *Destination
 	records     keyedlog.Log
 	source      *kafkasource.Source
@@ -80,13 +37,13 @@ func main() {
 	p := &process{}
 	err := errors.New("one argument is needed, the setup")
 	if len(os.Args) == 2 {
-		err = json.Unmarshal([]byte(os.Args[1]), &p.setup)
+		err = json.Unmarshal([]byte(os.Args[1]), &p.Setup)
 	}
 	if err == nil {
 		err = p.open()
 	}
 	answers := json.NewEncoder(os.Stdout)
-	first := answer{}
+	first := talk.Answer{}
 	if err != nil {
 		first.Err = err.Error()
 	}
@@ -99,8 +56,8 @@ func main() {
 		if err != nil {
 			return
 		}
-		var o order
-		var a answer
+		var o talk.Order
+		var a talk.Answer
 		if err = json.Unmarshal(line, &o); err == nil {
 			err = p.obey(o, &a)
 		}
@@ -135,7 +92,7 @@ func (p *process) open() (err error) {
 		Retry: mirror.RetryPolicy{Initial: 200 * time.Millisecond, Max: time.Second},
 		OnEvent: func(e mirror.Event) {
 			at := e.Where()
-			t := told{Time: at.Time, Kind: reflect.TypeOf(e).Name(), Topic: at.Topic, Partition: at.Partition, Text: e.String()}
+			t := talk.Told{Time: at.Time, Kind: reflect.TypeOf(e).Name(), Topic: at.Topic, Partition: at.Partition, Text: e.String()}
 			switch e := e.(type) {
 			case mirror.RecordsDropped:
 				t.From, t.To = e.From, e.To
@@ -154,7 +111,7 @@ func (p *process) open() (err error) {
 	return err
 }
 
-func (p *process) obey(o order, a *answer) (err error) {
+func (p *process) obey(o talk.Order, a *talk.Answer) (err error) {
 	ctx, stop := context.WithTimeout(context.Background(), 50*time.Second)
 	defer stop()
 	switch o.Do {
@@ -192,7 +149,7 @@ func (p *process) obey(o order, a *answer) (err error) {
 		report, err = p.mirror.ExecuteFailover(ctx, plan)
 		a.Text = report.String()
 		for _, r := range report.Partitions {
-			x := result{FailoverResult: r}
+			x := talk.Result{FailoverResult: r}
 			if r.Err != nil {
 				x.Err, x.FailoverResult.Err = r.Err.Error(), nil
 			}
@@ -223,7 +180,7 @@ func (p *process) obey(o order, a *answer) (err error) {
 	return err
 }
 
-func (p *process) status(a *answer) {
+func (p *process) status(a *talk.Answer) {
 	s := p.mirror.Status()
 	if s.Fenced != nil {
 		a.Fenced = s.Fenced.Error()
