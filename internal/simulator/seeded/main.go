@@ -1,7 +1,6 @@
 // Command seeded puts known bugs into the pure code, one at a time, and shows how many seeds the simulator needs to find each.
 //
 //	go run ./internal/simulator/seeded                      # every bug, in three ranges of 2,000 seeds
-//	go run ./internal/simulator/seeded -day                 # every bug, in one of the three ranges: each day the next one
 //	go run ./internal/simulator/seeded -only stale -v       # those whose name has this in it, with the line that the simulator prints
 //	go run ./internal/simulator/seeded -ranges 1 -seeds 200
 //
@@ -25,20 +24,16 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/clustermirror/clustermirror/internal/overlay"
 )
 
-const (
-	most  = 3       // ranges that are played if nothing else is asked for
-	apart = 100_000 // how far they lie from each other
-)
+// apart is how far the ranges lie from each other.
+const apart = 100_000
 
 func main() {
-	ranges := flag.Int("ranges", most, "how many ranges of seeds")
+	ranges := flag.Int("ranges", 3, "how many ranges of seeds")
 	seeds := flag.Int("seeds", 2000, "how many seeds in a range")
-	day := flag.Bool("day", false, "one range instead, which the day chooses")
 	only := flag.String("only", "", "only bugs whose file name contains this")
 	verbose := flag.Bool("v", false, "print the simulator's lines")
 	flag.Parse()
@@ -56,9 +51,6 @@ func main() {
 	for i := range *ranges {
 		h.From = append(h.From, uint64(i*apart)+1)
 	}
-	if *day {
-		h.From = []uint64{ofDay(time.Now())}
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ok, err := run(ctx, os.Stdout, h, filepath.Join(root, "internal", "simulator", "testdata"), *only, *verbose)
 	stop()
@@ -68,12 +60,6 @@ func main() {
 	if err != nil || !ok {
 		os.Exit(1)
 	}
-}
-
-// ofDay is the first seed of the range of a day: each day the next one.
-func ofDay(now time.Time) uint64 {
-	days := now.Unix() / (24 * 60 * 60)
-	return uint64(days%most)*apart + 1
 }
 
 // run hunts the bugs of data/bugs beside the controls of data/controls.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/clustermirror/clustermirror/internal/overlay"
 )
@@ -194,21 +193,6 @@ func TestAControlIsFoundInNoRange(t *testing.T) {
 
 func TestAControlThatIsFoundSpoilsTheTable(t *testing.T) {
 	says(t, module(t, limit, map[string]string{"bugs/limit.patch": bug, "controls/limit.patch": bug}), false, "found: 0", "because of limit: seeds that go wrong: 10, the first: seed 41 step 3", "seed 1050 step 3")
-}
-
-// Each day another range, and all of them in turn.
-func TestTheRangeOfADay(t *testing.T) {
-	seen := map[uint64]bool{}
-	day := time.Date(2026, 11, 30, 13, 0, 0, 0, time.UTC)
-	for i := range 3 {
-		seen[ofDay(day.AddDate(0, 0, i))] = true
-	}
-	if len(seen) != 3 || !seen[1] || !seen[100_001] || !seen[200_001] {
-		t.Error(seen)
-	}
-	if ofDay(day) != ofDay(day.Add(10*time.Hour)) || ofDay(day) != ofDay(day.AddDate(0, 0, 3)) {
-		t.Error("a day is not a day")
-	}
 }
 
 // A hunt that is ended early has found nothing, and says so.
