@@ -23,9 +23,10 @@
 //
 // # What is simulated
 //
-// Clusters: logs with three replicas that may lag, clean and unclean elections, leaders that were deposed and go on answering, a high watermark that lags behind after an election, log
-// starts that rise, compaction, topics that are deleted and made again, idempotent and transactional producers (v1, and v2 of KIP-890), transactions that end in some partitions first.
-// The network: a request and its answer are events of their own; answers come late, twice, never, from the past; fetch replies are damaged, cut, or left empty. The destination:
+// Clusters: logs with three replicas that may lag, clean and unclean elections, leaders that were deposed and go on answering, or come back uncleanly with what they had, a high watermark
+// that lags behind after an election, log starts that rise, compaction, topics that are deleted and made again, idempotent and transactional producers (v1, and v2 of KIP-890), transactions that end in some partitions first.
+// The network: a request and its answer are events of their own; answers come late, twice, never, from the past; fetch replies are damaged, cut, or left empty;
+// ends of epochs are late or not known, log starts are named and taken back, sources are old (no epochs, no epoch questions, no fences). The destination:
 // logs whose replicas lag, that are full, slow, fenced by somebody, or fail before, after and half-way; a process that leads them crashes and keeps any prefix of whole batches that
 // is not shorter than what was replicated. The state store: statemachine.MemoryStore, whose writes fail before or after they are done, and whose sessions are taken over.
 // Consumer groups: members that come and go, offsets that move on and back, at the source and at the copy; metadatasync.Decide says where a mirror puts them, here it is asked, remembered and written.

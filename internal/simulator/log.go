@@ -479,6 +479,9 @@ func (l *partitionLog) restore() bool {
 	case n > 0:
 		common = l.end
 	}
+	if common < l.start || l.start != f.start { // retention stands between the two
+		return false
+	}
 	l.deposed = nil
 	l.cutTo(common, model.Cluster, "")
 	l.cache = logtrunc.NewCache(f.cache...)
