@@ -48,12 +48,12 @@ func opPoll(w *world, l *partitionLog, o *words) {
 	}
 }
 
-// poll reads. It says whether anything was read.
-func (w *world) poll(l *partitionLog, c *consumer, most int) bool {
+// poll reads.
+func (w *world) poll(l *partitionLog, c *consumer, most int) {
 	h := &w.history
 	k := h.of(l)
 	if k == nil || l.c.lost || l.leaderID() < 0 {
-		return false
+		return
 	}
 	at := &c.at[l.at.Partition]
 	seek := func(group string, offset int64) {
@@ -111,30 +111,28 @@ func (w *world) poll(l *partitionLog, c *consumer, most int) bool {
 	if c.group() && l.open && !w.groups.isActive(l.c, c.name) {
 		w.place(c.name, l, metadatasync.Offset{Offset: at.next, LeaderEpoch: max(at.epoch, metadatasync.None)}, model.Clients)
 	}
-	return len(records) > 0
 }
 
 // read gives what a fetch from a place on gives, and moves the place.
 func (h *history) read(l *partitionLog, committed bool, at *place, most int) (records []clienthistory.Seen) {
 	limit := l.high
-	var aborted []producerstate.Aborted
-	if at.next >= limit {
-		return nil
-	}
-	if committed {
-		v := h.view(l)
-		if limit = min(limit, v.LastStable(l.high)); at.next >= limit {
-			return nil
-		}
-		aborted = v.Aborted(at.next, limit)
+	if committed && at.next < limit {
+		limit = min(limit, h.view(l).LastStable(limit))
 	}
 	list := l.from(at.next)
-	for i := range list {
+	n := 0
+	for n < len(list) && n != most && list[n].h.BaseOffset < limit {
+		n++
+	}
+	if at.next >= limit || n == 0 {
+		return nil
+	}
+	var aborted []producerstate.Aborted
+	if committed {
+		aborted = h.view(l).Aborted(at.next, list[n-1].next())
+	}
+	for i := range list[:n] {
 		b := &list[i]
-		if b.h.BaseOffset >= limit || most == 0 {
-			break
-		}
-		most--
 		hidden := b.h.Control()
 		if b.h.Transactional() {
 			for _, a := range aborted {
@@ -172,8 +170,13 @@ func (w *world) readOn() {
 	for _, c := range w.clients.consumers {
 		for p := range c.at {
 			if k := w.history.partitions[p]; !k.over {
-				if l := k.writer.log(k.id.Topic, int32(p)); l != nil {
-					w.poll(l, c, -1)
+				l, most, was := k.writer.log(k.id.Topic, int32(p)), -1, int64(-1)
+				if c.name[0] == 'R' { // piece by piece
+					most = 1
+				}
+				for l != nil && c.at[p].next != was {
+					was = c.at[p].next
+					w.poll(l, c, most)
 				}
 			}
 		}

@@ -23,6 +23,8 @@ func (a *adversary) clients(some func(func() string)) {
 		a.tell(a.stoppedBehindClients)
 	case 7:
 		a.tell(a.movedAtTheCopy)
+	case 8, 9:
+		a.tell(a.readInPieces)
 	}
 }
 
@@ -68,6 +70,18 @@ func (a *adversary) movedAtTheCopy() []string {
 	story := append(a.mirrored(), "group A orders-0 name=g1", a.ran(groupsEvery, groupsEvery+time.Second), fmt.Sprintf("group B orders-0 name=g1 to=%d", 1+a.rng.IntN(4)))
 	story = append(story, a.pick("step 1", fmt.Sprintf("group A orders-0 name=g1 to=%d", 2+a.rng.IntN(4))), a.ran(time.Second, groupsEvery+time.Second))
 	return append(story, a.pick("step 1", fmt.Sprintf("group B orders-0 name=g1 to=%d", 1+a.rng.IntN(4))), a.ran(groupsEvery, groupsEvery+time.Second))
+}
+
+// readInPieces: transactions overlap, and consumers read them batch by batch.
+func (a *adversary) readInPieces() []string {
+	var story []string
+	for range 1 + a.rng.IntN(3) {
+		story = append(story, "begin A T1", "send T1 orders-0", "begin A T2", "send T2 orders-0 n=2", "send T1 orders-0 n=2", a.pick("abort T2", "commit T2", "step 1"), "produce A orders-0", "send T1 orders-0", a.pick("abort T1", "abort T1", "commit T1"), a.pick("abort T2", "commit T2"))
+	}
+	for range 2 + a.rng.IntN(8) {
+		story = append(story, fmt.Sprintf("poll A orders-0 by=R1 n=%d", 1+a.rng.IntN(2)))
+	}
+	return story
 }
 
 // stoppedBehindClients: after a failover clients write and consumers are moved, or forgotten; then a start is refused, and stopped.

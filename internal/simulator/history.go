@@ -138,10 +138,8 @@ func (h *history) cut(l *partitionLog, at, end int64, who model.Who) {
 	case l.c == k.writer && at < l.start: // what was taken out of copies is there again
 		k.over = true
 	case l.c == k.writer:
-		for _, b := range l.from(at) { // whoever decided them thinks that this is done
-			if b.m.Kind == model.Commit || b.m.Kind == model.Abort {
-				h.decidedBy(k, l, &b)
-			}
+		for _, b := range l.from(at) { // whoever decided thinks that this is done, and goes on in a transaction that hangs
+			k.over = k.over || b.m.Kind == model.Commit || b.m.Kind == model.Abort
 		}
 		h.turn(k, l.c, at, clienthistory.Range{From: at, To: end})
 		k.parted = min(k.parted, at)
@@ -238,6 +236,11 @@ func (h *history) mirrors(r *runner) {
 // opens notes that clients may write a log: where it is a copy that was followed until now, that is a failover.
 func (h *history) opens(l *partitionLog, r *runner) {
 	k := h.of(l)
+	if n := len(l.batches); r != nil && n > 0 && l.batches[n-1].m.Kind == model.Reset { // nobody has written since
+		for _, p := range h.w.groups.placed {
+			p.left = p.left || p.l == l && p.at.Offset > l.end
+		}
+	}
 	if k == nil || l.c == k.writer {
 		return
 	}

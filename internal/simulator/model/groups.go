@@ -87,7 +87,7 @@ func (w *World) group(at At, name string) *group {
 	return nil
 }
 
-// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; none once the copy is open; none that is in use. What somebody committed there is
+// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; none once the copy is open, but for one that somebody takes in that moment; none that is in use. What somebody committed there is
 // moved forward only, and only when the source's group has moved since; but for the first time in an episode (what it has is from before).
 func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	s, limit, active := m.when("group "+g.name), l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
@@ -99,7 +99,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	if room, told := m.room["group "+g.name]; told && s != stopping { // the log may have been cut since
 		start, limit = min(start, room.from), max(limit, room.to)
 	}
-	w.must(offset >= start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
+	w.must(l.taken || offset >= start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
 	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
@@ -107,7 +107,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 // over says that clients have the log, and have written it since the mirror ended, although its gate may be closed now.
 func (m *member) over(l *log) bool {
 	end := m.ended()
-	return end != nil && end.LMO >= 0 && l.theirs && l.end > end.LMO && l.batches[len(l.batches)-1].who == Clients
+	return end != nil && end.LMO >= 0 && l.theirs && !l.taken && l.end > end.LMO && l.batches[len(l.batches)-1].who == Clients
 }
 
 // restGroups: idle groups that the source has are where it has them, within the copy, but for those that somebody else has moved there in this episode.
