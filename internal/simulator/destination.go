@@ -3,6 +3,7 @@ package simulator
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,7 +93,7 @@ func opUnmake(w *world, m *mirror, o *words) {
 	}
 }
 
-// opUntil lets the world run until all partitions of a mirror are in a state, or so long: until a-to-b MIRRORING [by=20s].
+// opUntil lets the world run until all partitions of a mirror, or one, are in a state, or so long: until a-to-b MIRRORING [0] [by=20s].
 func opUntil(w *world, m *mirror, o *words) {
 	bound := o.duration("by")
 	if bound == 0 {
@@ -104,7 +105,7 @@ func opUntil(w *world, m *mirror, o *words) {
 			return false
 		}
 		for _, r := range p.runners {
-			if !strings.EqualFold(r.state.String(), o.arg(1)) {
+			if p := o.arg(2); (p == "" || p == strconv.Itoa(int(r.l.at.Partition))) && !strings.EqualFold(r.state.String(), o.arg(1)) {
 				return false
 			}
 		}
@@ -135,14 +136,9 @@ func (r *runner) lose(short int, back bool) {
 		l.short = true
 		l.raiseEpoch(l.epoch+1, model.Cluster, "")
 	}
-	if back && r.state == statemachine.Stopped && lme < l.epoch && l.latest() <= lme+1 {
+	if back && r.state == statemachine.Stopped && lme < l.epoch {
 		r.w.stats.answer("leader epoch lost", r.state)
 		l.top, l.epoch, l.changed = l.epoch, lme, true
-		r.w.after(3*time.Second, func() { // the cluster remembers, but late
-			if !l.gone {
-				l.raiseEpoch(l.top, model.Cluster, "")
-			}
-		})
 		r.w.tell(func(m *model.World) { m.EpochRaised(l.at, model.Cluster, "", lme) })
 	}
 }
@@ -179,14 +175,6 @@ func (l *partitionLog) kept(more int) int64 {
 		}
 	}
 	return at
-}
-
-// latest is the leader epoch of the log's last batch.
-func (l *partitionLog) latest() int32 {
-	if n := len(l.batches); n > 0 {
-		return l.batches[n-1].h.LeaderEpoch
-	}
-	return -1
 }
 
 // replay is what a broker does that begins to lead a log: its producers come from the log.

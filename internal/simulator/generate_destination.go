@@ -17,7 +17,7 @@ func (a *adversary) destination(rng *rand.Rand) {
 	rare(8, func() string { return "take " + a.copy() })
 	rare(6, func() string { return "shorten " + a.copy() })
 	rare(5, func() string { return "unmake " + a.mirror() })
-	rare(8, func() string { return fmt.Sprintf("offload %s to=%d", a.copy(), a.rng.IntN(20)) })
+	rare(8, func() string { return fmt.Sprintf("offload %s to=%d", a.pick(a.copy(), a.log()), a.rng.IntN(20)) })
 	rare(6, func() string { return fmt.Sprintf("store %s refuse n=%d", a.cluster(), 1+a.rng.IntN(3)) })
 	rare(6, func() string {
 		return fmt.Sprintf("crash %s keep=%d%s", a.mirror(), a.rng.IntN(3), a.pick(" back", " short=1", " short=2", " short=3 back"))
@@ -56,20 +56,20 @@ func (a *adversary) begins(rng *rand.Rand) []string {
 		return append(then("stop a-to-b", "until a-to-b STOPPED"), ops...)
 	}
 	stops := []string{"stop a-to-b", "until a-to-b STOPPED"}
-	back := []string{"start b-to-a", "until b-to-a FAILED by=5s", at("consent b-to-a %d"), "until b-to-a MIRRORING by=10s"}
+	back := []string{"start b-to-a", at("until b-to-a FAILED %d by=5s"), at("consent b-to-a %d"), "until b-to-a MIRRORING by=10s"}
 	join := func(lists ...[]string) (all []string) {
 		for _, l := range lists {
 			all = append(all, l...)
 		}
 		return all
 	}
-	switch rng.IntN(16) {
+	switch rng.IntN(17) {
 	case 0: // somebody takes the copy, clients write it, and it is stopped
 		lags := either(at("lag B orders-%d n=2"), "step 1")
 		return join(then(lags, produce("A"), wait(), at("take B orders-%d"), either(produce("B"), "step 1"), either(produce("A"), "step 1"), either(wait(), "step 1")), stops, []string{produce("B")}, back)
 	case 1: // a mirror is deleted and made again
 		return over(either(produce("B"), "step 1"), "unmake a-to-b", either("run 20ms", produce("A")), either("crash a-to-b", "step 1"), "launch a-to-b", "start a-to-b",
-			"until a-to-b FAILED by=4s", at("consent a-to-b %d"), "until a-to-b MIRRORING by=10s", "stop a-to-b", either(steps(), "until a-to-b STOPPED"))
+			at("until a-to-b FAILED %d by=4s"), at("consent a-to-b %d"), "until a-to-b MIRRORING by=10s", "stop a-to-b", either(steps(), "until a-to-b STOPPED"))
 	case 2: // the epoch of the last mirror's end is lost where it came from
 		return join([]string{produce("A"), "start a-to-b", "until a-to-b MIRRORING", at("lag A orders-%d"), at("shrink A orders-%d"), "run 200ms", at("elect A orders-%d"), at("shrink A orders-%d"), produce("A"), "run 700ms",
 			"network a-to-b cut", at("elect A orders-%d unclean")}, stops, []string{"network a-to-b heal", either(produce("B"), "step 1")}, back)
@@ -78,7 +78,7 @@ func (a *adversary) begins(rng *rand.Rand) []string {
 	case 4: // it is lost while the stop runs
 		return then("stop a-to-b", fmt.Sprintf("step %d", 15+rng.IntN(60)), fmt.Sprintf("crash a-to-b short=%d", n(3)), "launch a-to-b", wait())
 	case 5: // the gate is closed by a call that is said to have failed, and the source is another one
-		return over("fault b-to-a CloseForWrites after", "start b-to-a", "until b-to-a FAILED by=6s", at("doubt b-to-a %d for-good"), "run 2s")
+		return over("run 300ms", "fault b-to-a CloseForWrites after", "fault b-to-a CloseForWrites after", "start b-to-a", at("until b-to-a FAILED %d by=6s"), at("doubt b-to-a %d for-good"), "run 2s")
 	case 6: // retention takes the beginning of a transaction that is open
 		return []string{"begin A T1", at("send T1 orders-%d n=2"), produce("A"), at("send T1 orders-%d n=2"), "start a-to-b", "until a-to-b MIRRORING", "run 300ms", fmt.Sprintf("trim A orders-%d to=%d", p, 2+rng.IntN(2)),
 			produce("A"), "run 1s", either("run 11s", "step 1"), "stop a-to-b", "until a-to-b STOPPED"}
@@ -99,6 +99,8 @@ func (a *adversary) begins(rng *rand.Rand) []string {
 		return join(then("begin A T1", at("send T1 orders-%d"), at("lag B orders-%d n=2"), at("elect A orders-%d"), either(produce("A"), at("send T1 orders-%d")), "run 600ms", either("pause a-to-b", "step 1"), at("shorten B orders-%d")), stops)
 	case 14: // the source's topic is found to be deleted while a stop runs
 		return then("store B slow by=40ms", at("slow B orders-%d by=30ms"), "stop a-to-b", fmt.Sprintf("step %d", n(40)), at("doubt a-to-b %d for-good"), "run 3s")
+	case 15: // what is copied comes out of the source's remote storage
+		return join([]string{produce("A"), produce("A"), produce("A"), at("offload A orders-%d to=1000"), "start a-to-b", "until a-to-b MIRRORING", wait(), either("run 2s", "step 1")}, stops)
 	default: // a part of the copy is in remote storage
 		return join(then("network a-to-b cut", produce("A")), stops, []string{"network a-to-b heal", produce("B"), fmt.Sprintf("offload A orders-%d to=%d", p, n(12))}, back)
 	}

@@ -186,6 +186,9 @@ func (r *runner) checkSource(e partition.Effect) {
 		}
 		m.w.after(m.w.jitter(r.purpose(5), 100*time.Microsecond, 3*time.Millisecond), func() {
 			err := m.offsets(r, &v)
+			if l := m.source.log(r.l.at.Topic, r.l.at.Partition); e.Local && l != nil {
+				v.LocalStart = l.local
+			}
 			if err == nil && !e.Prepare && !e.Local {
 				m.bold(r, &v)
 			}
@@ -357,6 +360,7 @@ type fetcher struct {
 	silence     partition.Silence
 	quiet       int             // replies in a row that left the partition out at this offset
 	left        int64           // the offset at which one did although there was something, −1 none
+	remote      partition.Token // the request whose records are read from remote storage
 	unproven    partition.Token // the request whose empty reply proves nothing, whatever is made of it
 }
 
@@ -510,6 +514,11 @@ func (f *fetcher) at(token partition.Token) func() {
 		n++
 		reply.Records = append(reply.Records, held.bytes...)
 	}
+	if remote := l.local > f.offset && n > 0; remote && w.draw(r.purpose(52))%3 > 0 {
+		reply.Records = nil // it is being read from remote storage, and was not there in time (F-86)
+		f.unproven, f.remote = token, token
+		w.stats.answer("remote storage is slow", r.state)
+	}
 	nothing := len(reply.Records) == 0
 	if nothing && b.start == f.start && b.high == f.high { // a session does not repeat what has not changed
 		f.parkedAt = l
@@ -554,7 +563,7 @@ func (f *fetcher) hush(token partition.Token) {
 			f.wake()
 			return
 		}
-		if f.quiet < 2 {
+		if l := f.r.m.source.log(f.r.l.at.Topic, f.r.l.at.Partition); f.quiet < 2 || l != nil && l.local > f.offset {
 			f.unproven = token
 		}
 		f.quiet = 0

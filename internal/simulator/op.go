@@ -123,7 +123,7 @@ var verbs = []struct {
 	{"trim", onLog(opTrim)},             // trim A orders-0 to=12
 	{"tune", onMirror(opTune)},          // tune a-to-b [loss=keep] [floor=3]
 	{"unmake", onMirror(opUnmake)},      // unmake a-to-b: the mirror is deleted, its last mirror epochs stay
-	{"until", onMirror(opUntil)},        // until a-to-b MIRRORING [by=20s]
+	{"until", onMirror(opUntil)},        // until a-to-b MIRRORING [0] [by=20s]
 }
 
 // apply carries out one op.

@@ -406,6 +406,9 @@ func (r *runner) handle(ev partition.Event) {
 		if h, _, err := batch.Next(f.Records); err == nil { // there are records after all
 			base = h.BaseOffset
 		}
+		if r.fetch != nil && ev.Token == r.fetch.remote && base < 0 {
+			end, base = f.HighWatermark, -2
+		}
 		w.tell(func(m *model.World) { m.Fetched(r.of, f.Offset, end, base) })
 	}
 	if r.fetch != nil && ev.Kind == partition.Fetched && ev.Token == r.fetch.token {
@@ -708,7 +711,7 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 	case partition.RaiseStart:
 		l.raiseStart(e.Offset, model.Mirror, by)
 	case partition.RaiseEpoch:
-		l.raiseEpoch(e.Epoch, model.Mirror, by)
+		l.raiseEpoch(max(e.Epoch, l.top), model.Mirror, by) // whoever is asked to raise it remembers what it was
 	case partition.OpenLog:
 		if !l.open {
 			l.raiseEpoch(l.epoch+w.cfg.Bumps, model.Cluster, "")

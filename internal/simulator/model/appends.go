@@ -66,7 +66,7 @@ func (w *World) marked(m *member, l *log, b Batch) {
 		w.must(false, "early marker", "spec §5, decision 5", "%v: marker at %d under epoch %d in state %d; recorded is %+v", m.of, b.Base, b.LeaderEpoch, m.record.State, m.end)
 		return
 	}
-	w.must(b.Base == max(l.end, m.hole) || len(l.batches) == 0, "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
+	w.must(b.Base == max(l.end, m.hole) || b.Base == m.shown || len(l.batches) == 0, "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
 	reset := slices.ContainsFunc(l.batches[below(l.batches, end.LMO):], func(v *version) bool { return v.Kind == Reset })
 	w.must(!reset && (b.Kind != Reset || len(open) == 0), "reset", "spec §5, decision 6", "%v: marker of kind %d at %d; a reset is there: %v, open are %v", m.of, b.Kind, b.Base, reset, open)
 	is := func(t Batch) bool { return t.ProducerID == b.ProducerID && t.ProducerEpoch == b.ProducerEpoch }
@@ -100,7 +100,7 @@ func (w *World) Began(of Of, call string, offset int64) {
 			g.free = g.who == Mirror || !g.theirs || g.passed // somebody may move it away and back until the call is done: nobody can tell
 		}
 	}
-	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil || l.open, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
+	w.must(call != "epoch" || m.record.State != stopping || m.ended() != nil || l.open || l.theirs, "raised epoch", "spec §5, decision 5", "%v asks for a higher leader epoch before LME is recorded", of)
 }
 
 // EpochRaised: the log's leader epoch is another one: an election, or a mirror's request, which once STOPPED goes no further than above LME.

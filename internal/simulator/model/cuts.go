@@ -79,9 +79,11 @@ func (w *World) mirrorRestarts(m *member, l *log, start int64) {
 	m.proof.topic = 0
 	w.must(start <= source.risen || len(l.batches) == 0, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
 	for _, v := range l.batches {
+		has := source.ever[v.Bytes]
+		w.must(s != preparing || source.since+l.since > 0 || has == nil || has.died != never || has.born > m.proof.line || !w.known(m, v), "cut common", "decision 3, spec §3", "%v begins again and drops [%d, %d], which the source has, and knows that we have", m.of, v.Base, v.Last)
 		free := m.allows(v, l.start) || v.Kind != Data
 		w.must(free || start > l.end && m.loss == "restart", "restart", "decision 16", "%v begins again at %d and drops [%d, %d] at end %d, policy %q", m.of, start, v.Base, v.Last, l.end, m.loss)
-		w.must(free || v.who == Cluster || source.ever[v.Bytes] != nil || w.hidden(m, source, v), "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
+		w.must(free || v.who == Cluster || has != nil || w.hidden(m, source, v), "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
 		m.owes("dropped", v, l.start)
 	}
 	if s == mirroring && len(l.ever) > 0 && start > l.end { // a start copies what there is

@@ -1155,6 +1155,29 @@ var ruleStories = []struct {
 		}
 		t.goes(ba, mirroring)
 	}},
+	{"cut common", func(t *tale, wrong bool) { // the source's record says that it has all of it below 6
+		t.returns()
+		t.goes(ba, preparing)
+		t.Consented(ba, 0, 8, 1)
+		t.Gate(a, Mirror, "one", false)
+		if wrong {
+			t.Restarted(a, Mirror, "one", 0)
+		} else {
+			t.Cut(a, Mirror, "one", 6)
+		}
+	}},
+	{"used offset", func(t *tale, wrong bool) { // what remote storage has not delivered yet may be passed over
+		t.mirrors()
+		t.Fetched(ab, 6, 8, pick[int64](wrong, 5, -2))
+		t.stops()
+		t.copied(b, marker(8, t.log(b).epoch, Reset, -1))
+	}},
+	{"early open", func(t *tale, wrong bool) { // a log that comes back under an old leader epoch
+		t.failsOver()
+		t.Gate(b, Cluster, "", false)
+		t.EpochRaised(b, Cluster, "", pick[int32](wrong, 1, 2))
+		t.Gate(b, Mirror, "one", true)
+	}},
 	{"halt", func(t *tale, wrong bool) {
 		t.mirrors()
 		if !wrong {

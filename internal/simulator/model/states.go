@@ -63,7 +63,7 @@ func (w *World) failure(m *member, l *log, old, r Record) {
 			m.person, m.acted = m.acted, false
 		}
 		m.fetched = false
-		w.must(r.Attempt == -1 || !m.lost || m.loss != "fail", "failure", "decision 16", "%v fails over a loss under the policy fail, and is tried again: %s", m.of, r.Message)
+		w.must(r.Attempt == -1 || !m.lost, "failure", "decision 16", "%v fails over a loss under the policy fail, and is tried again: %s", m.of, r.Message)
 		w.must(r.Attempt != -1 || old.State == failed || before != stopping && before != stopped || l.taken || m.end != nil && l.end < m.end.LMO, "stop ends", "decision 4, decision 19", "%v: a stop waits for a person: %s", m.of, r.Message)
 		w.must(r.Attempt != 0 && r.Message != "" && r.Previous == before, "failure", "spec §2", "%v: FAILED with attempt %d, message %q, previous %d; it was %d", m.of, r.Attempt, r.Message, r.Previous, before)
 	}

@@ -23,6 +23,7 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 	if who == Mirror {
 		m = w.owned(l, by, "turns the gate")
 	}
+	w.must(who != Mirror || !open || m.ended() == nil || l.epoch > m.end.LME, "early open", "invariant 5, spec §5", "%v is opened under epoch %d; recorded is %+v", at, l.epoch, m.end)
 	if m != nil && open && !l.open && who == Cluster {
 		l.taken, l.own, l.theirs = true, l.end, l.theirs || !m.beyond
 	} else if m != nil && open != l.open && (open || who == Mirror) && !(open && l.theirs) { // what was theirs is given back (decision 7)

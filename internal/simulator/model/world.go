@@ -37,31 +37,31 @@ type log struct {
 	ever                                                       map[uint64]*version
 }
 
-// member is a partition of a mirror. record is of UNKNOWN while there is none. fetched: a reply was taken since the last failure. lost: a loss was told since the last record. stop: a stop was wished and has
+// member is a partition of a mirror. record is of UNKNOWN while there is none. fetched: a reply was taken since the last failure. lost: a loss was told under the policy fail since the last record. stop: a stop was wished and has
 // not been answered by STOPPED. person: a person did something since the last failure, or while it was being written; acted: since the last record of a failure. beyond: MIRRORING was reached since the last
 // PREPARING. hole: end of the source that was proved to follow the copy's present end, 0: none. prepared, line: the copy's end and line when PREPARING was entered; closing: that end when the closing of the
 // gate began. safe: what was replicated when the stop began. opened: the episode in which the gate was opened, −1 none. need, told: ranges that have to be told; those that were told as lost, or as a hole.
 // began, room: by call, the state, and the copy's start and what was replicated. saw, looked, aims: by group, where the source had it, the episode in which that was seen last, and where
 // the mirror was about to move it. served: what is in reply to the fetch that was asked last.
 type member struct {
-	of                                         Of
-	source                                     At
-	proof                                      proof
-	record                                     Record
-	end                                        *End
-	wish                                       Wish
-	fetched, lost, stop, person, acted, beyond bool
-	line                                       int
-	process, loss                              string
-	consents                                   []consent
-	floor, hole, prepared, closing, safe       int64
-	opened                                     int32
-	need, told                                 map[string][]gap
-	began                                      map[string]int8
-	room                                       map[string]gap
-	saw, aims                                  map[string]int64
-	served                                     []Batch
-	looked                                     map[string]int32
+	of                                          Of
+	source                                      At
+	proof                                       proof
+	record                                      Record
+	end                                         *End
+	wish                                        Wish
+	fetched, lost, stop, person, acted, beyond  bool
+	line                                        int
+	process, loss                               string
+	consents                                    []consent
+	floor, hole, shown, prepared, closing, safe int64
+	opened                                      int32
+	need, told                                  map[string][]gap
+	began                                       map[string]int8
+	room                                        map[string]gap
+	saw, aims                                   map[string]int64
+	served                                      []Batch
+	looked                                      map[string]int32
 }
 
 type gap struct{ from, to int64 }
@@ -114,9 +114,9 @@ func (w *World) member(of Of) *member {
 	return m
 }
 
-// forget is a partition that no record is about.
+// forget is a partition that no state record is about.
 func (m *member) forget() {
-	m.record, m.end, m.consents, m.opened, m.beyond, m.proof = Record{State: unknown, Previous: unknown}, nil, nil, -1, false, newProof()
+	m.record, m.consents, m.opened, m.beyond, m.proof = Record{State: unknown, Previous: unknown}, nil, -1, false, newProof()
 	m.need, m.told, m.saw, m.looked, m.aims = map[string][]gap{}, map[string][]gap{}, map[string]int64{}, map[string]int32{}, map[string]int64{}
 }
 
@@ -222,6 +222,7 @@ func (w *World) Deleted(at At) {
 		}
 		if m.of.At == at {
 			m.forget()
+			m.end = nil
 		}
 	}
 }
@@ -286,32 +287,28 @@ func (w *World) Told(of Of, what string, from, to int64) {
 	if m.need[what] = without(m.need[what], gap{from, to}); what != "dropped" {
 		m.told[what] = append(m.told[what], gap{from, to})
 	}
-	m.lost = m.lost || what == "lost"
+	m.lost = m.lost || what == "lost" && m.loss == "fail"
 }
 
-// Fetched: this process took a good reply. base: where the first batch in it begins, so that what was thought to be a hole across it is none; −1: there is none. Then end, if it is not 0, is proved to be
+// Fetched: this process took a good reply. base: where the first batch in it begins, so that what was thought to be a hole across it is none; −2: there is none, but what lies there
+// comes out of remote storage, and end is all that was shown; −1: there is none. Then end, if it is not 0, is proved to be
 // what the source uses offsets up to from at, the copy's end, without having a record there (F-05).
 func (w *World) Fetched(of Of, at, end, base int64) {
 	m := w.member(of)
-	if m.fetched = true; base >= 0 && base < m.hole {
+	if m.fetched, m.shown = true, 0; base >= 0 && base < m.hole {
 		m.hole = 0
+	} else if base == -2 {
+		m.shown = end
 	} else if base < 0 && end > 0 && w.log(of.At).end == at {
 		m.hole = end
 	}
 }
 
-// Settled: the cluster gives no producer id at or below highest any more.
-func (w *World) Settled(cluster string, highest int64) {
-	w.settled[cluster] = max(w.settled[cluster], highest)
-}
+// Settled: the cluster gives no producer id at or below this one any more.
+func (w *World) Settled(cluster string, id int64) { w.settled[cluster] = max(w.settled[cluster], id) }
 
 // Removed: the mirror was deleted. Its end stays (decision 8).
-func (w *World) Removed(of Of) {
-	m := w.member(of)
-	end := m.end
-	m.forget()
-	m.end = end
-}
+func (w *World) Removed(of Of) { w.member(of).forget() }
 
 // Holds: the log is exactly this. What differs from what was told is a fault of who tells, and ends the run.
 func (w *World) Holds(at At, start, end, replicated int64, leaderEpoch int32, open bool, batches []Batch) error {
