@@ -664,7 +664,7 @@ func (d *desk) refresh(ctx context.Context, missed map[string]int) (answered boo
 	for _, r := range runners {
 		t := byName[r.tp.Topic]
 		if t == nil {
-			if missed[r.tp.Topic] == 2 { // one look may be a mistake
+			if missed[r.tp.Topic] >= 2 { // one look may be a mistake
 				r.send(partition.Event{Kind: partition.FailPartition, NonRetryable: true, Source: SourceView{Permanent: true},
 					Err: errors.New("the source topic is deleted; the copy is kept: stop the topic to use it, or delete it here and start again")})
 			}

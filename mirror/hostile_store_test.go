@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
@@ -132,6 +133,12 @@ func TestStoreThatAnswersTooFewResultsIsAskedAgain(t *testing.T) {
 // withRecord is a pair whose store claims to hold one more record, of partition 0 of "t".
 func withRecord(t *testing.T, record statemachine.PartitionState) (m *running, a, b *side) {
 	t.Helper()
+	return withRefusal(t, record, nil)
+}
+
+// withRefusal is withRecord with a store that refuses every write of that record, if refusal is not nil.
+func withRefusal(t *testing.T, record statemachine.PartitionState, refusal error) (m *running, a, b *side) {
+	t.Helper()
 	a, b = newSide(t, memlog.Config{ClusterID: "A"}), newSide(t, memlog.Config{ClusterID: "B"})
 	a.local("t", 1)
 	a.fill("t", 0, 5)
@@ -145,7 +152,13 @@ func withRecord(t *testing.T, record statemachine.PartitionState) (m *running, a
 			for i := range writes {
 				writes[i].ExpectedStateEpoch = -1 // the record is not really there
 			}
-			return s.Write(ctx, writes)
+			results, err := s.Write(ctx, writes)
+			for i := range results {
+				if refusal != nil && writes[i].Key.TopicID == topic.ID {
+					results[i] = statemachine.WriteResult{Err: refusal}
+				}
+			}
+			return results, err
 		},
 		load: func(ctx context.Context, s statemachine.Session, each func(statemachine.Entry) error) error {
 			if err := s.Load(ctx, each); err != nil {
@@ -202,8 +215,9 @@ func TestStrangeStateRecordsDoNotPreventAFailover(t *testing.T) {
 
 func TestAHaltedPartitionIsShownAndReportedAndFencesNotTheWholeMirror(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// The store has taken a write of a higher leader epoch than the log has: somebody else serves this partition.
-		m, a, b := withRecord(t, statemachine.PartitionState{State: statemachine.Mirroring, LeaderEpoch: math.MaxInt32, StateEpoch: 1, Episode: 1, PreviousState: statemachine.Unknown})
+		// The store has taken a write of a higher leader epoch than this process has had the log under: somebody else serves this partition.
+		record := statemachine.PartitionState{State: statemachine.Mirroring, LeaderEpoch: -1, StateEpoch: 1, Episode: 1, PreviousState: statemachine.Unknown}
+		m, a, b := withRefusal(t, record, fmt.Errorf("%w: leader epoch 2, but 2147483647 has written", statemachine.ErrFenced))
 		a.local("u", 1)
 		a.fill("u", 0, 3)
 		m.start("u")

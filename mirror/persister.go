@@ -73,7 +73,7 @@ func (p *persister) write(items []persistItem) {
 	for i, it := range items {
 		record := it.e.Record
 		writes[i] = statemachine.Write{
-			Key: p.m.key(it.r), ExpectedStateEpoch: it.e.ExpectedStateEpoch, LeaderEpoch: it.r.log.LeaderEpoch(), State: &record, LME: it.e.LME,
+			Key: p.m.key(it.r), ExpectedStateEpoch: it.e.ExpectedStateEpoch, LeaderEpoch: it.e.Record.LeaderEpoch, State: &record, LME: it.e.LME,
 		}
 	}
 	writes = append(writes, p.adopted(items)...)

@@ -49,8 +49,7 @@ type runner struct {
 	moved       time.Time // when End last moved or fetching began, for the watchdog
 	movedEnd    int64
 
-	replicated int64     // as noteReplicated saw it last
-	caughtUp   time.Time // the last moment at which the copy held everything then known, as far as the link knows
+	caughtUp time.Time // the last moment at which the copy held everything then known, as far as the link knows
 }
 
 // SourceView is the core's view of the source partition.
@@ -288,9 +287,6 @@ func (r *runner) cut(d partition.Truncation, drop func(context.Context) error) e
 	if err := r.saveDropped(d); err != nil {
 		return err
 	}
-	r.seenMu.Lock()
-	r.replicated = Unknown // what is replicated goes down, and may come back to what it was before it is looked at: that is news then
-	r.seenMu.Unlock()
 	if err := r.change(drop); err != nil {
 		return err
 	}
@@ -472,14 +468,13 @@ func (r *runner) noteCaughtUp(when time.Time) {
 	}
 }
 
-// noteReplicated tells the core when replicas have confirmed more since it was told last: what it has put off until then can go on (F-21).
+// noteReplicated tells the core when the log is not as it knows it: what it has put off until replicas confirm more can go on then (F-21), and a log that somebody else leads now is asked.
 func (r *runner) noteReplicated() {
 	v := r.view()
-	r.seenMu.Lock()
-	moved := v.Replicated != r.replicated
-	r.replicated = v.Replicated
-	r.seenMu.Unlock()
-	if moved {
+	r.coreMu.Lock()
+	known := r.core.Log()
+	r.coreMu.Unlock()
+	if v.Owner = known.Owner; v != known {
 		r.send(partition.Event{Kind: partition.ReplicatedMoved, Log: v})
 	}
 }

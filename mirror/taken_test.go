@@ -47,6 +47,43 @@ func TestALeaderEpochRaisedByOthersIsNoFailure(t *testing.T) {
 	})
 }
 
+// A leader epoch under which somebody else has the log is not recorded as one under which it was the mirror's: the next process would take what clients wrote under it for mirrored.
+func TestTheLeaderEpochOfWhoTookTheLogIsNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newPair(t, 1)
+		m.a.fill("t", 0, 5)
+		m.start("t")
+		m.inStepAndSame()
+		log := m.b.log("t", 0)
+		theirs := log.LeaderEpoch() + 50
+		if _, err := m.b.RaiseLeaderEpochs(t.Context(), map[mirror.TopicPartition]int32{{Topic: "t"}: theirs}); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.b.produce("t", 0, "a client's")
+		if _, err := m.Admin().Pause(t.Context(), []string{"t"}, mirror.PauseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		m.untilOne("paused", "t", 0, func(p mirror.PartitionStatus) bool { return p.State == statemachine.Paused })
+		session, err := m.b.StateStore().Open(t.Context(), "somebody who looks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		looked := false
+		err = session.Load(t.Context(), func(e statemachine.Entry) error {
+			if looked = true; e.State.LeaderEpoch >= theirs || e.State.State != statemachine.Paused {
+				t.Errorf("%+v", e.State)
+			}
+			return nil
+		})
+		if err != nil || !looked {
+			t.Errorf("looked %v: %v", looked, err)
+		}
+	})
+}
+
 // A log that clients could write before it was stopped is stopped as what it is: it is recorded where the mirror ended, and nothing is written into it.
 func TestStopOfALogThatIsOpenAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -106,5 +107,29 @@ func TestADestinationThatDoesNotAnswerLosesNoTopic(t *testing.T) {
 		m.a.fill("t", 0, 3)
 		m.untilOne("copied", "t", 0, func(p mirror.PartitionStatus) bool { return p.End == 6 })
 		m.b.SetHooks(memlog.Hooks{})
+	})
+}
+
+// A source topic that stays deleted is noticed again after a person has let its copy be tried once more.
+func TestADeletedSourceTopicIsNoticedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newPair(t, 1, refreshing)
+		m.a.fill("t", 0, 3)
+		m.start("t")
+		m.untilInStep()
+		if err := m.a.DeleteTopic("t"); err != nil {
+			t.Fatal(err)
+		}
+		gone := func(p mirror.PartitionStatus) bool {
+			return p.State == statemachine.Failed && p.RetryAttempt == statemachine.NonRetryable && strings.Contains(p.Reason, "the source topic is deleted")
+		}
+		m.untilOne("noticed", "t", 0, gone)
+		if _, err := m.Admin().Recover(t.Context(), []string{"t"}, mirror.RecoverOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * refresh) // virtual; while nothing is fetched refreshes are rare
+		if p := m.one("t", 0); !gone(p) {
+			t.Errorf("%v, attempt %d: %s", p.State, p.RetryAttempt, p.Reason)
+		}
 	})
 }

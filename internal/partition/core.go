@@ -191,7 +191,14 @@ func (c *Core) take(ev Event) {
 		}
 	case Done:
 		c.done(e)
-	case SourceSeen, EpochAnswer, RetryDue:
+	case RetryDue:
+		if e.Token == c.startDue && e.Token != (Token{}) {
+			c.startDue = Token{}
+			c.followStart()
+			return
+		}
+		c.answered(e)
+	case SourceSeen, EpochAnswer:
 		c.answered(e)
 	case Fetched:
 		if e.Token != c.await || e.Token == (Token{}) {
@@ -249,10 +256,12 @@ func (c *Core) done(e *Event) {
 		c.fetched(&c.cur)
 	default:
 		c.evaluate()
+		c.besideDone(kind, e.Err)
 	}
 }
 
-// replicatedMoved takes news of the log that nobody asked for. It may be older than the last answer: it never moves the end of a log that is ours.
+// replicatedMoved takes news of the log that nobody asked for. It may be older than the last answer: it never moves the end of a log that is ours. Under a leader epoch that nobody here raised that end may be
+// another one, as after a restart of who leads the log beside us: an append under that epoch would then leave a gap, or fall into one. So the epoch is taken with the end that is known, or the log is asked.
 func (c *Core) replicatedMoved(v *LogView) {
 	if c.log.Owner == OwnerOpen { // clients write; whoever needs the log next asks for its end
 		c.setLog(*v)
@@ -262,9 +271,13 @@ func (c *Core) replicatedMoved(v *LogView) {
 	now := c.log
 	if v.End == now.End {
 		now.Start = max(now.Start, min(v.Start, now.End))
+		now.LeaderEpoch = max(now.LeaderEpoch, v.LeaderEpoch)
+	} else if v.LeaderEpoch > now.LeaderEpoch && c.busy == (Token{}) && c.rec.State == statemachine.Mirroring && c.fetching {
+		c.dirty = true
+		c.reenter()
+		return
 	}
 	now.Replicated = max(now.Replicated, min(v.Replicated, now.End))
-	now.LeaderEpoch = max(now.LeaderEpoch, v.LeaderEpoch)
 	c.setLog(now)
 	c.caughtUpNow()
 	c.followStart()
@@ -525,12 +538,11 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 		next = statemachine.ClearFailure(next) // what failed before says nothing about the stop
 		c.aborts, c.resetMade, c.unmarked = nil, -1, false
 	}
-	if to == statemachine.Preparing && (c.rec.State == statemachine.Stopped || c.log.Owner == OwnerOpen) {
+	begins := to == statemachine.Preparing || to == statemachine.Stopping && c.rec.State == statemachine.Unknown
+	if begins && (c.rec.State == statemachine.Stopped || c.log.Owner == OwnerOpen) || to == statemachine.Stopping && c.givesBack {
 		next.FoundOpen = true // with this very write: a restart may bring the log back closed, and may have done so
 	}
-	if to == statemachine.Stopping && c.givesBack {
-		next.FoundOpen, c.givesBack = true, false
-	}
+	c.givesBack = false
 	if to == statemachine.Stopped {
 		next.ErrorMessage = c.stoppedWhy
 	}

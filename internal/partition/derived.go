@@ -95,22 +95,27 @@ func (c *Core) sawLog(e *Event) {
 type unsure struct {
 	kind   EffectKind
 	before LogView
-	held   bool
+	ended  int64 // where the last batch did
 	cut    Truncation
 }
 
-// tellUnsure tells what such a call has done, once the log says where it ends.
+// tellUnsure tells what such a call has done, once the log says where it ends. In a log that another process has by now somebody else may have appended since: then all that was to go may have gone.
 func (c *Core) tellUnsure() {
 	u := c.unsure
 	c.unsure = nil
-	if u == nil || !u.held || c.log.Start == u.before.Start && c.log.End == u.before.End {
+	foreign := c.log.Owner == OwnerForeign
+	if u == nil || !foreign && c.log.Start == u.before.Start && c.log.End == u.before.End {
 		return
 	}
-	c.cut = u.cut
-	if u.kind == Truncate {
-		c.tellDropped(c.log.End, u.before.End)
-	} else {
-		c.tellDropped(u.before.Start, u.before.End)
+	from := c.log.End
+	switch {
+	case u.kind == Reset:
+		from = u.before.Start
+	case foreign:
+		from = u.cut.From
+	}
+	if c.cut = u.cut; from < u.ended {
+		c.tellDropped(from, u.before.End)
 	}
 }
 
@@ -221,6 +226,11 @@ func (c *Core) observed(h *batch.Header, whole []byte) {
 // holdsRecords says whether there is any batch in the log. A log may reach from 0 to 2 and hold none: a cut went down to a gap.
 func (c *Core) holdsRecords() bool { return c.recordsTo > c.log.Start }
 
+// recordsEnd is where the log's last batch ends, or the log starts if it holds none. A log that reaches further ends in a gap, as a cut may leave it.
+func (c *Core) recordsEnd() int64 { return max(c.log.Start, c.recordsTo) }
+
+func (c *Core) endsInGap() bool { return c.recordsEnd() < c.log.End }
+
 // firstRecord is the offset below which the log holds nothing that could be compared.
 func (c *Core) firstRecord() int64 { return max(c.log.Start, c.recordsAt) }
 
@@ -297,13 +307,13 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 			c.dirty = true
 		case Truncate, Reset:
 			c.dirty = true
-			c.unsure = &unsure{kind: kind, before: c.log, held: c.holdsRecords(), cut: c.cut}
+			c.unsure = &unsure{kind: kind, before: c.log, ended: c.recordsEnd(), cut: c.cut}
 		case CloseForWrites:
 			c.log.Owner = OwnerOurs // it may have taken effect: whoever wants the gate open has to open it
 		}
 		return
 	}
-	before, held := c.log, c.holdsRecords()
+	before, ended := c.log, c.recordsEnd()
 	switch kind {
 	case Append:
 		c.setLog(e.Log)
@@ -315,8 +325,8 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		c.setLog(e.Log)
 		c.sawOurs(c.led)
 		c.rewind(c.log.End)
-		c.nothingLeft, c.shownEnd = false, 0
-		if held {
+		c.forgetHole()
+		if c.log.End < ended { // not only a gap
 			c.tellDropped(c.log.End, before.End)
 		}
 	case Reset:
@@ -324,8 +334,8 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		c.log.Owner = before.Owner
 		c.sawOurs(c.led)
 		c.rewindAll()
-		c.nothingLeft, c.shownEnd = false, 0
-		if held {
+		c.forgetHole()
+		if before.Start < ended {
 			c.tellDropped(before.Start, before.End)
 		}
 	case RaiseStart:

@@ -67,7 +67,7 @@ func (c *Core) fetched(e *Event) {
 		good = good[:n:n]
 	}
 	c.verdict = v
-	c.nothingLeft, c.shownEnd = false, 0
+	c.forgetHole()
 	c.append(good, (*Core).appended)
 }
 
@@ -256,6 +256,9 @@ func (c *Core) nothingWhole(f *Fetch) {
 		c.holeEnd = f.HighWatermark
 	}
 }
+
+// forgetHole forgets what empty replies have shown of a log that is another one now.
+func (c *Core) forgetHole() { c.nothingLeft, c.shownEnd = false, 0 }
 
 // processed goes on after a reply. The first one clears what failed before.
 func (c *Core) processed() {

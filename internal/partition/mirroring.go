@@ -30,7 +30,9 @@ type mirroring struct {
 	shownEnd    int64 // the source's end in the last empty reply, above our position; 0: none since the log changed
 	localStart  int64 // where the source's leader's own disks began when it was asked last
 	provenEnd   int64 // F-05: the source's end up to which an empty reply has proved a hole
-	movedOn     bool  // the source changed while a batch was being appended: enter anew afterwards
+	startDue    Token // of the wait before the log start is followed again, and how often that has failed
+	startTries  int
+	movedOn     bool // the source changed while a batch was being appended: enter anew afterwards
 }
 
 // mirror enters MIRRORING: after a start, a restart, a resume, a retry, a new leader at the source.
@@ -97,13 +99,13 @@ func (c *Core) reenter() {
 // align finds out whether our log is a prefix of the source's (decision 15): a cut needs a second search with the same answer after a metadata refresh.
 func (c *Core) align() {
 	switch {
-	case c.src.NoEpochs, c.log.Start == c.log.End:
-		c.follow()
-	case !c.holdsRecords():
-		// Nothing to compare, and nothing is lost by reading the gap once more: the source may have something there by now.
+	case c.endsInGap() && !c.remotePart(c.recordsEnd()):
+		// Nothing is lost by reading the gap once more: the source may have something there by now, or a batch that begins there and ends above.
 		c.cut = Truncation{}
-		c.cutAt = c.log.Start
+		c.cutAt = c.recordsEnd()
 		c.truncateAligned()
+	case c.src.NoEpochs, !c.holdsRecords():
+		c.follow()
 	default:
 		c.startSearch(c.log.End, (*Core).aligned)
 	}
@@ -194,7 +196,7 @@ func (c *Core) follow() {
 		c.loss()
 		return
 	}
-	if !c.holdsRecords() && c.src.HighWatermark >= 0 && c.src.HighWatermark < c.position() {
+	if c.endsAbove() {
 		c.startAnew()
 		return
 	}
@@ -210,6 +212,11 @@ func (c *Core) follow() {
 		}
 		c.raiseToSource()
 	})
+}
+
+// endsAbove says that a copy without records ends above the source.
+func (c *Core) endsAbove() bool {
+	return !c.holdsRecords() && c.src.HighWatermark >= 0 && c.src.HighWatermark < c.position()
 }
 
 // position is where the next fetch begins: our end, or beyond a hole that was accepted (LossKeep).
@@ -240,6 +247,19 @@ func (c *Core) followStart() {
 // beside makes a call on the log while a fetch is under way; a reply that comes meanwhile is held.
 func (c *Core) beside(e Effect) {
 	c.busy, c.busyKind, c.busyEpoch = c.emit(e), e.Kind, e.Epoch
+}
+
+// besideDone goes on after a call beside a fetch. An idle source gives no other occasion to follow its log start.
+func (c *Core) besideDone(kind EffectKind, err error) {
+	switch {
+	case kind != RaiseStart:
+		c.followStart()
+	case err == nil:
+		c.startTries = 0
+	case c.rec.State == statemachine.Mirroring && c.fetching:
+		c.startTries++
+		c.startDue = c.emit(Effect{Kind: ScheduleRetry, Bound: c.backoff(c.startTries)})
+	}
 }
 
 // loss handles a source whose log starts beyond our end (decision 16), seen twice.
@@ -301,7 +321,14 @@ func (c *Core) lookTwice() bool {
 	}
 	c.seenTwice = true
 	look := func(c *Core, _ *Event) {
-		c.askSource(Effect{}, (*Core).follow)
+		c.askSource(Effect{}, func(c *Core) {
+			if c.src.LogStart > c.position() || c.endsAbove() {
+				c.follow()
+				return
+			}
+			c.seenTwice = false // it was none, and the logs have to be compared after all
+			c.align()
+		})
 	}
 	c.looks++
 	if c.looks == 1 {

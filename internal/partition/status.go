@@ -32,6 +32,9 @@ type Status struct {
 	ResetAt           int64    // −1: none
 }
 
+// Log is what is known of the log. It may be called between Steps only.
+func (c *Core) Log() LogView { return c.log }
+
 // Status copies; it may be called between Steps only.
 func (c *Core) Status() Status {
 	s := Status{

@@ -39,7 +39,7 @@ func (c *Core) mustLook() bool {
 }
 
 // theirs says that this log, which was read, is its clients', or what a cut has left of theirs: nothing was mirrored in this episode, and clients have it, or wrote it before the mirror had it, or it
-// still is as an earlier stop left it. The marks of that stop are there then, or retention has taken them with all below.
+// still is as an earlier stop left it.
 func (c *Core) theirs() bool {
 	switch {
 	case c.rec.Mirrored || c.prefix || !c.holdsRecords():
@@ -47,7 +47,7 @@ func (c *Core) theirs() bool {
 	case c.rec.FoundOpen || c.log.Owner == OwnerOpen:
 		return true
 	case c.ended():
-		return c.log.End >= c.lme.Offset && c.lme.Offset >= 0 && (c.resetAt >= c.lme.Offset || c.log.Start > c.lme.Offset)
+		return c.lme.Offset >= 0 && c.log.End >= c.lme.Offset && c.marksSeen()
 	}
 	return c.rec.WasOpen
 }
@@ -118,7 +118,7 @@ func (c *Core) stopOwner(e *Event) {
 		c.fail("stopping: "+foreignMessage, false)
 	case OwnerOpen:
 		// Clients write: either this stop had come this far, or this episode never had the log, or it was taken from the mirror. Aborting and resetting now would hit clients.
-		if c.recorded() && !c.unmarked && c.resetAt >= c.lme.Offset-1 || c.rec.FoundOpen || !c.recorded() && !c.rec.Mirrored {
+		if c.recorded() && !c.unmarked && c.marksSeen() || c.rec.FoundOpen || !c.recorded() && !c.rec.Mirrored {
 			c.stopAbove((*Core).stopped)
 			return
 		}
@@ -387,6 +387,9 @@ func (c *Core) stopAppend(bytes []byte, then answer) {
 		then(c, e)
 	})
 }
+
+// marksSeen says that the marks of the stop that recorded the end are in the log, or that retention has taken them with all below. A reset that was mirrored last serves as one.
+func (c *Core) marksSeen() bool { return c.resetAt >= c.lme.Offset-1 || c.log.Start > c.lme.Offset }
 
 func (c *Core) stopReset() {
 	c.stopStep(statemachine.AppendReset)

@@ -224,8 +224,7 @@ func (l *partitionLog) tellReplicated() {
 		view := l.view()
 		w.after(w.jitter(r.purpose(51), 0, 10*time.Millisecond), func() {
 			r.p.guard(func() {
-				if r.replicated != view.Replicated && !l.gone {
-					r.replicated = view.Replicated
+				if r.core.Log().Replicated != view.Replicated && !l.gone {
 					r.step(partition.Event{Kind: partition.ReplicatedMoved, Log: view})
 				}
 			})

@@ -657,9 +657,9 @@ func (p *process) refresh() {
 			return
 		}
 		for _, r := range p.runners {
-			if r.replicated != r.l.high && !r.l.gone {
-				r.replicated = r.l.high
-				r.deliver(partition.Event{Kind: partition.ReplicatedMoved, Log: r.l.view()})
+			now, known := r.l.view(), r.core.Log()
+			if now.Owner = known.Owner; now != known && !r.l.gone {
+				r.deliver(partition.Event{Kind: partition.ReplicatedMoved, Log: now})
 			}
 		}
 		if m.want != statemachine.WantMirroring {
@@ -693,7 +693,7 @@ func (p *process) refreshed(there bool, views []partition.SourceView) {
 		}
 		v := views[i]
 		if !there {
-			if r.missed++; p.missed == 2 || r.missed == 2 { // one look may be a mistake
+			if r.missed++; p.missed >= 2 || r.missed == 2 { // one look may be a mistake
 				r.w.stats.answer("source topic deleted", r.state)
 				r.deliver(partition.Event{Kind: partition.FailPartition, NonRetryable: true, Source: partition.SourceView{Permanent: true}, Err: errors.New("the source topic is deleted; the copy is kept")})
 			}

@@ -99,7 +99,6 @@ type runner struct {
 	fetch      *fetcher
 	waiter     *waiter
 	retry      uint64 // number of the timer that counts
-	replicated int64  // as last told by itself; −1: not since the log was cut
 	halted     bool
 	writing    bool               // a state write has not been answered
 	queue      []partition.Event  // that came in while it was at work
@@ -695,7 +694,6 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 			ev.Err, ev.NonRetryable = errRemote, true
 			return
 		}
-		r.replicated = -1
 		r.dropping(l.from(e.Offset))
 		l.cutTo(e.Offset, model.Mirror, by)
 		l.soon()
@@ -704,7 +702,6 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 			ev.Err, ev.NonRetryable = errRemote, true
 			return
 		}
-		r.replicated = -1
 		r.dropping(l.batches)
 		l.restart(e.Offset, model.Mirror, by)
 		l.soon()
