@@ -49,6 +49,7 @@ type memory struct {
 	name    string
 	l       *partitionLog
 	episode int32
+	left    bool          // the source had it when it was looked at last only as something that was left there
 	busy    time.Duration // a write is under way until then, at most
 	metadatasync.Memory
 }
@@ -82,11 +83,11 @@ func (g *groups) memory(m *mirror, name string, l *partitionLog) *memory {
 	return k
 }
 
-// settled says that a mirror has looked at a group in this episode.
+// settled says that a mirror has looked at a group in this episode, and that it was where its clients had put it.
 func (g *groups) settled(r *runner, name string) bool {
 	for _, k := range g.memories {
 		if k.m == r.m && k.name == name && k.l == r.l {
-			return k.episode == r.episode
+			return k.episode == r.episode && !k.left
 		}
 	}
 	return false
@@ -208,20 +209,21 @@ func (p *process) syncGroups() {
 				r    *runner
 				name string
 				at   metadatasync.Offset
+				left bool
 			}
 			var looks []look
 			for _, r := range p.runners {
 				src := m.source.log(r.l.at.Topic, r.l.at.Partition)
 				for _, g := range w.groups.placed {
 					if src != nil && g.l == src {
-						looks = append(looks, look{r, g.name, g.at})
+						looks = append(looks, look{r, g.name, g.at, g.left})
 					}
 				}
 			}
 			return func() {
 				p.guard(func() {
 					for _, k := range looks {
-						k.r.follow(k.name, k.at)
+						k.r.follow(k.name, k.at, k.left)
 					}
 				})
 			}
@@ -230,7 +232,7 @@ func (p *process) syncGroups() {
 }
 
 // follow moves one group in one partition to where the source has it.
-func (r *runner) follow(name string, source metadatasync.Offset) {
+func (r *runner) follow(name string, source metadatasync.Offset, left bool) {
 	if r.halted || r.state != statemachine.Mirroring || r.l.gone || r.l.c.lost || r.m.newest() != r.p {
 		return
 	}
@@ -240,7 +242,7 @@ func (r *runner) follow(name string, source metadatasync.Offset) {
 	}
 	r.w.tell(func(m *model.World) { m.Saw(r.of, name, source.Offset) })
 	r.move(k, metadatasync.Look{Source: &source, Copy: r.copyOf(r.l.high, r.l.end), Memory: k.Memory, First: k.episode != r.episode}, r.quiesced)
-	k.episode = r.episode
+	k.episode, k.left = r.episode, left
 }
 
 func (r *runner) copyOf(replicated, end int64) metadatasync.Copy {

@@ -73,6 +73,24 @@ func (h *history) of(l *partitionLog) *judged {
 	return h.partitions[l.at.Partition]
 }
 
+// unlike: a copy begins where its source does not, or an old leader has brought back what was lost. There is no line that all clients have seen.
+func (h *history) unlike(l *partitionLog) {
+	if k := h.of(l); k != nil {
+		k.over = true
+	}
+}
+
+// start is the highest start of a log and of the one at the other cluster.
+func (w *world) start(l *partitionLog) int64 {
+	start := l.start
+	for _, c := range w.clusters {
+		if o := c.log(l.at.Topic, l.at.Partition); o != nil {
+			start = max(start, o.start)
+		}
+	}
+	return start
+}
+
 // deleted: what comes under the name of this topic is another one.
 func (h *history) deleted() {
 	for _, k := range h.partitions {
@@ -135,7 +153,7 @@ func (h *history) cut(l *partitionLog, at, end int64, who model.Who) {
 	k := h.of(l)
 	switch {
 	case k == nil:
-	case l.c == k.writer && at < l.start: // what was taken out of copies is there again
+	case l.c == k.writer && at < h.w.start(l): // what was taken out of copies is there again
 		k.over = true
 	case l.c == k.writer:
 		for _, b := range l.from(at) { // whoever decided thinks that this is done, and goes on in a transaction that hangs

@@ -488,6 +488,7 @@ func (l *partitionLog) restore() bool {
 	if back := f.batches[n:]; len(back) > 0 {
 		l.batches = append(l.batches[:n:n], back...)
 		l.end, l.changed = f.end, true
+		l.w.history.unlike(l)
 		l.w.tell(func(m *model.World) { m.Restored(l.at, facts(back)) })
 	}
 	for i := range l.replicas {

@@ -676,6 +676,9 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 			return
 		}
 	}
+	if src := r.m.source.log(l.at.Topic, l.at.Partition); (e.Kind == partition.Reset || e.Kind == partition.RaiseStart) && src != nil && e.Offset > src.start { // the source has said so more than once
+		w.history.unlike(l)
+	}
 	switch e.Kind {
 	case partition.AskOwner:
 	case partition.Append:
