@@ -249,7 +249,7 @@ func (m *mirror) bold(r *runner, v *partition.SourceView) {
 	if l := m.source.log(r.l.at.Topic, r.l.at.Partition); l != nil && l.leaderID() != v.LeaderID { // of one that was deposed, which may not count
 		return
 	}
-	if m.link.boldStart == 0 || r.bold || v.HighWatermark <= r.l.end {
+	if m.link.boldStart == 0 || r.bold || v.HighWatermark <= r.l.end || v.LogStart > r.l.end { // of a loss that is one the second look may say more
 		r.bold = false
 		return
 	}
