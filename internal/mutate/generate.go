@@ -277,7 +277,7 @@ func (g *generator) condition(e ast.Expr, changes ...change) {
 	for i, m := range s.mutants {
 		fmt.Fprintf(&opens, "%s == %d && (%s) || ", switchName, m.number, changes[i].text)
 	}
-	fmt.Fprintf(&opens, "(%s < %d || %[1]s > %d) && (", switchName, s.mutants[0].number, s.mutants[len(s.mutants)-1].number)
+	fmt.Fprintf(&opens, "(%s < %d || %s > %d) && (", switchName, s.mutants[0].number, switchName, s.mutants[len(s.mutants)-1].number)
 	s.opens, s.ends = opens.String(), "))"
 	g.sites = append(g.sites, s)
 }

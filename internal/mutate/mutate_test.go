@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -112,6 +113,19 @@ func TestMutantsAreMade(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 			}
 		})
+	}
+}
+
+// A mutant stands instead of the code, not beside it: where several are at one condition, none of them may leave the code's own condition on.
+func TestMutantsOfAConditionReplaceIt(t *testing.T) {
+	for _, text := range mutantsOf(t, "package p\n\nfunc f(a, b bool) int { if a && b { return 1 }; return 2 }\n").changes {
+		site := regexp.MustCompile(`if \(` + switchName + ` == (\d+) && \(false\) \|\| ` + switchName + ` == (\d+) && \(!\(a && b\)\) \|\| \(` + switchName + ` < (\d+) \|\| ` + switchName + ` > (\d+)\)`).FindStringSubmatch(text)
+		if !strings.Contains(text, "func f(") {
+			continue // the file that holds the switch
+		}
+		if site == nil || site[1] != site[3] || site[2] != site[4] {
+			t.Errorf("%q:\n%s", site, text)
+		}
 	}
 }
 
