@@ -244,7 +244,7 @@ func (c *Core) done(e *Event) {
 		c.answered(e)
 		return
 	}
-	kind := c.busyKind
+	kind, replicated := c.busyKind, c.log.Replicated
 	c.busy, c.busyKind = Token{}, 0
 	c.applied(kind, e)
 	switch {
@@ -257,6 +257,10 @@ func (c *Core) done(e *Event) {
 	default:
 		c.evaluate()
 		c.besideDone(kind, e.Err)
+		if c.log.Replicated > replicated { // what was put off until then can go on
+			c.caughtUpNow()
+			c.followStart()
+		}
 	}
 }
 

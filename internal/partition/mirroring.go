@@ -10,6 +10,7 @@ import (
 // mirroring is the working memory of MIRRORING and EPOCH_FENCING: entry (source → align → loss → log start → leader epoch → fetcher), then replies one at a time.
 type mirroring struct {
 	fetching   bool // the shell has a fetcher for us
+	unfollowed bool // what this process has cut last was not followed by every replica, as far as is known
 	askedUnder int32
 	tries      int  // of the entry, without a good reply in between
 	fetchTries int  // of one fetch
@@ -52,12 +53,21 @@ func (c *Core) mirror() {
 			case OwnerOpen:
 				c.fail(fmt.Sprintf("the destination log is open for client writes although it is mirrored; stop the topic, look at what was written from %d on, and start it again", c.writtenFrom()), false)
 			default:
-				c.sync((*Core).lookUp)
+				c.sync((*Core).lookUpFollowed)
 			}
 		})
 		return
 	}
-	c.sync((*Core).lookUp)
+	c.sync((*Core).lookUpFollowed)
+}
+
+// lookUpFollowed looks up once every replica has followed the last cut: the wait for it may have been given up.
+func (c *Core) lookUpFollowed() {
+	if c.unfollowed {
+		c.awaitCut((*Core).lookUp)
+		return
+	}
+	c.lookUp()
 }
 
 // lookUp asks the source anew and aligns.
@@ -186,6 +196,7 @@ func (c *Core) awaitCut(then func(*Core)) {
 			c.fail(fmt.Sprintf("the replicas of the destination log have not followed the cut: %v; bring them back", e.Err), false)
 			return
 		}
+		c.unfollowed = false
 		then(c)
 	})
 }

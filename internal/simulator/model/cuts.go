@@ -11,8 +11,9 @@ func (w *World) Cut(at At, who Who, by string, end int64) {
 	if who == Mirror {
 		m := w.owned(l, by, "cuts")
 		w.mirrorCuts(m, l, end)
-		l.behind = true
-		l.theirs = l.theirs && (!l.ended || m.end != nil && end > m.end.LMO) // behind the marks of an earlier stop a cut leaves what still is theirs
+		kept := l.batches[:below(l.batches, end)]
+		marked := len(kept) > 0 && kept[len(kept)-1].Kind == Reset // by the source's last batch; behind the marks of an earlier stop a cut leaves what still is theirs
+		l.behind, l.theirs = true, l.theirs && (!l.ended || m.end != nil && (end > m.end.LMO || marked && end == m.end.LMO))
 	} else {
 		w.must(w.acting(at) == nil || l.opened || end >= l.replicated, "replicated", "design.md, Log", "%v loses what lies from %d on by itself; replicated was %d", at, end, l.replicated)
 	}

@@ -255,11 +255,12 @@ func (w *World) Restored(at At, batches []Batch) {
 // Follows: a mirror copies this source into its partition.
 func (w *World) Follows(of Of, source At) { w.member(of).source = source }
 
-// Runs: a process took this partition of a mirror over; an earlier one must not change anything any more. It knows nothing of what an earlier one saw.
+// Runs: a process took this partition of a mirror over; an earlier one must not change anything any more. It knows nothing of what an earlier one saw, and
+// compares the logs anew: a replica that had not followed a cut, and led by now, would be found out.
 func (w *World) Runs(of Of, process string) {
 	m, fresh := w.member(of), newProof()
 	fresh.topic = m.proof.topic
-	m.process, m.hole, m.proof = process, 0, fresh
+	m.process, m.hole, m.proof, w.log(of.At).behind = process, 0, fresh, false
 }
 
 // Policy: what a mirror does when the source's log starts above the copy's end (decision 16: restart, fail or keep), and the floor above which the log start is never followed (0: none).
