@@ -243,6 +243,11 @@ func (c *Core) stopReplicate() {
 			c.stopFailed("the replicas cannot be waited for", e.Err)
 			return
 		}
+		if e.Log.LeaderEpoch > c.log.LeaderEpoch { // somebody may have taken the log
+			c.setLog(e.Log)
+			c.stop()
+			return
+		}
 		if e.Log.End > c.log.End {
 			c.stopFailed("the replicas are waited for", fmt.Errorf("the log ends at %d, and at %d when it was asked who may write it: somebody else writes", e.Log.End, c.log.End))
 			return
