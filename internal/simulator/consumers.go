@@ -170,7 +170,7 @@ func (w *world) readOn() {
 	for _, c := range w.clients.consumers {
 		for p := range c.at {
 			if k := w.history.partitions[p]; !k.over {
-				l, most, was := k.writer.log(k.id.Topic, int32(p)), -1, int64(-1)
+				l, most, was := k.writer.log(w.mirrors[0].topic, int32(p)), -1, int64(-1)
 				if c.name[0] == 'R' { // piece by piece
 					most = 1
 				}

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -20,7 +21,7 @@ import (
 //   - An unclean election loses what its new leader did not have. Retention, DeleteRecords and compaction take what they take, in the cluster that is written also from everybody who copies it.
 //
 // A partition is judged no more when there is no line any more that both clusters have: its topic was deleted, the cluster that clients write begins to follow the one that they had left, or that one loses its end
-// and goes on alone.
+// and goes on alone. It is judged again, as another partition, from the moment on in which a copy is in step with its source: with what the source has then.
 type history struct {
 	w            *world
 	h            clienthistory.History
@@ -30,6 +31,7 @@ type history struct {
 	transactions []clienthistory.Transaction     // of each record, by its number
 	numbers      uint32                          // transactions so far
 	rested       []clienthistory.Log             // copies that were at rest
+	eras         int                             // how often a partition's history began anew
 }
 
 // judged is a partition of both clusters.
@@ -241,13 +243,62 @@ func (h *history) transactionOf(r clienthistory.Record) clienthistory.Transactio
 func (h *history) mirrors(r *runner) {
 	k := h.of(r.l)
 	switch {
+	case k == nil && !r.l.gone && int(r.l.at.Partition) < len(h.partitions), k != nil && k.follows != r.l.c && k.writer != r.m.source:
+		h.anew(r)
 	case k == nil || k.follows == r.l.c:
-	case k.writer != r.m.source:
-		k.over = true
 	default:
 		h.w.say("%s follows %s in %v; given up is %v", r.l.c.name, k.writer.name, k.id, k.given)
 		h.h.Rejoins = append(h.h.Rejoins, clienthistory.Rejoin{At: h.now(), Partition: k.id, Cluster: r.l.c.name, GivenUp: k.given})
 		k.follows, k.given, k.cut, k.aborted = r.l.c, clienthistory.Range{}, false, nil
+	}
+}
+
+// anew begins a history with what a source has.
+func (h *history) anew(r *runner) {
+	l := r.m.source.log(r.l.at.Topic, r.l.at.Partition)
+	if l == nil || !l.open || r.l.open || !begins(l, r.l) { // a copy that may still have something else
+		h.partitions[r.l.at.Partition].over = true
+		return
+	}
+	h.eras++
+	k := &judged{id: clienthistory.Partition{Topic: fmt.Sprintf("%s, era %d", l.at.Topic, h.eras), Partition: l.at.Partition}, writer: l.c, follows: r.l.c, wrote: [2]bool{true, true}, parted: math.MaxInt64}
+	h.partitions[l.at.Partition], h.h.First[k.id] = k, l.c.name
+	h.w.say("%v begins with %s, and %s follows", k.id, l.c.name, r.l.c.name)
+	s := h.span()
+	final := h.final(l, k).Records
+	seen := make(map[clienthistory.Seen]bool, len(final))
+	for _, record := range final {
+		seen[record] = true
+	}
+	has := map[clienthistory.Record]bool{}
+	for i := range l.batches {
+		b := &l.batches[i]
+		if b.h.Control() {
+			continue
+		}
+		for _, record := range h.in(b) {
+			w := clienthistory.Produce{Span: s, Cluster: l.c.name, Partition: k.id, Record: record.Record, Offset: record.Offset, Transaction: h.transactionOf(record.Record), Outcome: clienthistory.OK}
+			if record.Offset < l.start || b.next() > l.high || !seen[record] { // not to be seen, or nobody can tell yet
+				w.Outcome = clienthistory.Unknown
+			}
+			h.h.Produces = append(h.h.Produces, w)
+			has[record.Record] = true
+		}
+	}
+	for _, w := range h.h.Produces { // what it has no more may still be under way
+		if w.Partition.Partition == k.id.Partition && w.Partition != k.id && !has[w.Record] {
+			has[w.Record] = true
+			w.Span, w.Cluster, w.Partition, w.Outcome = s, l.c.name, k.id, clienthistory.Unknown
+			h.h.Produces = append(h.h.Produces, w)
+		}
+	}
+	for _, p := range h.w.groups.placed {
+		if p.l == l {
+			h.h.Commits = append(h.h.Commits, clienthistory.Commit{Span: h.span(), Group: p.name, Cluster: l.c.name, Partition: k.id, Offset: p.at.Offset, Outcome: clienthistory.OK})
+		}
+	}
+	for _, c := range h.w.clients.consumers {
+		c.at[l.at.Partition] = place{}
 	}
 }
 
@@ -326,13 +377,23 @@ func (h *history) decidedBy(k *judged, l *partitionLog, marker *held) {
 	}
 }
 
+// begins says that a copy has just what a log begins with.
+func begins(l, follower *partitionLog) bool {
+	n := 0
+	for n < len(l.batches) && l.batches[n].next() <= follower.end {
+		n++
+	}
+	return l.start == follower.start && n == len(follower.batches) && slices.EqualFunc(l.batches[:n], follower.batches, func(a, b held) bool { return a.m.Bytes == b.m.Bytes })
+}
+
 // common is the first offset from from on at which a copy has something else than its source.
 func common(l, source *partitionLog, from int64) int64 {
-	theirs := source.from(from)
+	theirs, at := source.from(from), from
 	for i, b := range l.from(from) {
 		if i >= len(theirs) || theirs[i].m.Bytes != b.m.Bytes {
-			return max(from, b.h.BaseOffset)
+			return at
 		}
+		at = b.next()
 	}
 	return l.end
 }
@@ -377,13 +438,16 @@ func (h *history) final(l *partitionLog, k *judged) clienthistory.Log {
 // judge judges all that was noted.
 func (h *history) judge() {
 	w := h.w
-	over := func(p clienthistory.Partition) bool { return h.partitions[p.Partition].over }
+	over := func(p clienthistory.Partition) bool {
+		k := h.partitions[p.Partition]
+		return k.over || k.id != p
+	}
 	var f clienthistory.Final
 	for _, k := range h.partitions {
 		if k.over {
 			continue
 		}
-		l := k.writer.log(k.id.Topic, k.id.Partition)
+		l := k.writer.log(w.mirrors[0].topic, k.id.Partition)
 		if l == nil {
 			k.over = true
 			continue

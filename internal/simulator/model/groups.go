@@ -17,7 +17,7 @@ type group struct {
 func (w *World) Active(cluster, name string, active bool) {
 	w.active[[2]string{cluster, name}] = active
 	for _, g := range w.groups {
-		if active && g.name == name && g.at.Cluster == cluster && g.who != Mirror {
+		if m := w.acting(g.at); active && g.name == name && g.at.Cluster == cluster && g.who != Mirror && (m == nil || m.looked[name] != m.record.Episode) { // an idle one that it looked at was taken over
 			g.theirs, g.passed = true, false
 		}
 	}
@@ -39,11 +39,10 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	case !fresh && !g.theirs && g.offset == offset: // nobody can tell this from what the mirror has put or found there
 		return
 	case who != Mirror:
-		aim, aims := int64(0), false
-		if m != nil {
-			aim, aims = m.aims[name]
+		if g.theirs, g.passed = m != nil && m.looked[name] == m.record.Episode, false; g.theirs {
+			aim, aims := m.aims[name]
+			g.theirs = !aims || aim != offset
 		}
-		g.theirs, g.passed = m != nil && m.looked[name] == m.record.Episode && !(aims && aim == offset), false
 	}
 	g.offset, g.who = offset, who
 }
@@ -99,7 +98,8 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	if room, told := m.room["group "+g.name]; told && s != stopping { // the log may have been cut since
 		start, limit = min(start, room.from), max(limit, room.to)
 	}
-	w.must(l.taken || offset >= start && offset <= limit, "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
+	back := s != stopping && offset <= g.offset && offset <= l.end // a copy that was cut, and not all of it is known to be replicated: it goes as far as it must
+	w.must(l.taken || offset >= start && (offset <= limit || back), "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
 	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
