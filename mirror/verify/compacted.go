@@ -50,6 +50,10 @@ func (r *run) merge(ctx context.Context, s *[2]*stream, hi int64) (*mirror.Diffe
 			return nil, nil, err
 		}
 		for i := range f {
+			if f[i].bad != nil && !f[i].order && f[i].h.BaseOffset >= hi {
+				f[i].bad, f[i].beyond = nil, true // it is a later piece's
+				continue
+			}
 			if !f[i].none && f[i].bad == nil {
 				r.shown(i, f[i].h.BaseOffset, f[i].h.LastOffset())
 			}

@@ -437,3 +437,21 @@ func TestRecordsThatCannotBeReadAreAMismatch(t *testing.T) {
 		}
 	})
 }
+
+// Each look at a hole is a read of both sides, so only as many are looked at as make a difference.
+func TestManyHolesAreNotEachLookedAt(t *testing.T) {
+	var all, kept []*content
+	for i := range int64(2000) {
+		c := write(2*i, fmt.Sprint("a", i), fmt.Sprint("b", i))
+		all, kept = append(all, c), append(kept, c.kept(2*i))
+	}
+	a, b := logOf(all...), logOf(kept...)
+	size := int64(0)
+	for _, x := range a.batches {
+		size += int64(len(x))
+	}
+	r := look(t, a, b, Options{Compacted: true, Findings: 2})
+	if len(r.Holes) != 2 || r.Holes[0] != (Hole{"b", 1, 2}) || r.MoreFindings != 1998 || a.bytes > 5*size {
+		t.Errorf("%d bytes of %d were read: %s", a.bytes, size, &r)
+	}
+}

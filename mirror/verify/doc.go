@@ -57,6 +57,7 @@ the oldest record.
   - With compaction: that a superseded record went by the cleaner and not by damage. No reader of a compacted topic may rely on such a record. The same holds for an expired tombstone, and for what
     only one side has: it is checked by its checksum alone, which leaves out base offset and leader epoch.
   - With compaction: the largest timestamp of a batch that was emptied, and the attributes byte of records, which Kafka does not use.
+  - With compaction: that base offsets are right of several batches in a row that were all moved by the same distance to where the other side's cleaner left a gap.
   - What lies behind the last batch of a log's files, and what no read shows. Order is checked within what reads return.
   - What followers hold. A LogSide reads the log that the mirror writes; copies on other brokers are read by a Side of their own.
 
@@ -66,7 +67,7 @@ Reading: each side once, and up to half of a piece again for a mismatch. With co
 a record waits for its explanation; where markers are missing, the headers of one side once more. Options.BytesPerSecond bounds reading and digesting on both sides together.
 Memory: two reads of Options.Chunk bytes, or one batch of each side if that is larger; with compaction two batches' records (Options.MaxBatch) and the records that wait, about 100 bytes
 each (Options.Waiting). A batch whose records take more, or a record for whose wait there is no room, cannot be compared.
-A digest is SHA-256: about a gigabyte a second and core.
+Time, of logs in memory on two shared cores: 500 to 700 MB a second of both sides together by digest (SHA-256), 200 MB record by record.
 
 # Once, continuously, after a failback
 

@@ -127,9 +127,14 @@ func (r *run) unexplained(ctx context.Context) error {
 	slices.SortFunc(all, func(a, b left) int { return cmp.Compare(a.offset, b.offset) })
 	rep := r.rep // what was noted is kept only when all of it is
 	rep.Holes, rep.Uncomparable = slices.Clone(rep.Holes), slices.Clone(rep.Uncomparable)
+	looked, most := 0, 64+4*r.o.Findings
 	for _, a := range all {
 		if a.excused {
 			rep.cannot(Compaction, a.lacks, a.offset, a.offset+1, r.o.Findings)
+			continue
+		}
+		if looked++; looked > most { // more of them would not be listed, and each look is a read of both sides
+			rep.MoreFindings++
 			continue
 		}
 		if err := r.absentStill(ctx, &rep, a.lacks, a.offset); err != nil {

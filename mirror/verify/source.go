@@ -142,7 +142,7 @@ func (s *FetchSide) attempts(ctx context.Context, try func() error) error {
 	}
 }
 
-// Read fetches until the answer has a whole batch, or says that there is none below the high watermark.
+// Read fetches until the answer has a whole batch, or says that there is none below the high watermark. While a quota of the source holds replies back, it waits as long as ctx lets it.
 func (s *FetchSide) Read(ctx context.Context, from int64, most int) (b []byte, err error) {
 	if len(s.ahead) > 0 && s.aheadAt == from {
 		return s.some(s.ahead, from, most), nil
