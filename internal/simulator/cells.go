@@ -57,7 +57,7 @@ var faultCells = []struct {
 	{"RaiseEpoch fails", "x~x--x~~-", "EPOCH_FENCING lasts one call; STOPPED, and FAILED that gives a log back, raise when a log came back with a lower epoch"},
 	{"RaiseStart fails", "--x------", "the source's start is followed in MIRRORING"},
 	{"Rebuild fails", "x~x~~x-xx", "a STOPPED log is not read; in the others only a restart reads it"},
-	{"Reset fails", "x-x------", "a copy begins anew in PREPARING, and in MIRRORING after a loss"},
+	{"Reset fails", "x-~------", "a copy begins anew in PREPARING; in MIRRORING only after a loss, which is rare"},
 	{"SettleProducerIDs fails", "-----x---", "ids are settled at a stop"},
 	{"Truncate fails", "x-~--x---", "MIRRORING cuts only when the source has had an unclean election"},
 	{"answer from the past", "x~x~~~~~~", "asked by those who copy or are about to; elsewhere the answer to an earlier question"},
