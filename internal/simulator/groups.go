@@ -99,6 +99,11 @@ func (w *world) place(name string, l *partitionLog, at metadatasync.Offset, who 
 	if p == nil {
 		p = &placed{name: name, l: l}
 		w.groups.placed = append(w.groups.placed, p)
+		for _, k := range w.groups.memories { // it was forgotten, and who commits just that again cannot be told from the mirror
+			if who == model.Clients && k.l == l && k.name == name && (k.Wrote == at.Offset || k.Before == at.Offset && !k.Theirs) {
+				w.tell(func(m *model.World) { m.Aims(model.Of{Mirror: k.m.name, At: l.at}, name, at.Offset) })
+			}
+		}
 	}
 	p.at, p.who, p.left = at, who, false
 	if k := w.history.of(l); k != nil && who == model.Clients {
@@ -252,8 +257,9 @@ func (r *runner) copyOf(replicated, end int64) metadatasync.Copy {
 // move decides, remembers, and writes; the write takes a while, and is not begun when the partition's groups have been ended since.
 func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 	w, l := r.w, r.l
-	if d := w.groups.find(k.name, l); d != nil {
-		at := d.at
+	was := w.groups.find(k.name, l)
+	if was != nil {
+		at := was.at
 		look.Destination = &at
 	}
 	look.Active = w.groups.isActive(l.c, k.name)
@@ -286,6 +292,7 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 		k.busy = 0
 		missed := func(why string) { // what was not written is not remembered
 			w.stats.answer(why, r.state)
+			w.tell(func(m *model.World) { m.Aims(r.of, k.name, -1) })
 			prior.Seen, prior.SeenEpoch = k.Seen, k.SeenEpoch
 			k.Memory = prior
 		}
@@ -293,7 +300,7 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 		case l.gone || l.c.lost || r.m.newest() != r.p: // a commit is fenced by nothing: that what an overtaken process has under way comes late is left out
 		case w.groups.isActive(l.c, k.name):
 			missed("group refused: it has members")
-		case now == nil && look.Destination != nil, now != nil && now.who != model.Mirror && (look.Destination == nil || now.at.Offset != look.Destination.Offset):
+		case now == nil && look.Destination != nil, now != nil && now.who != model.Mirror && (now != was || now.at.Offset != look.Destination.Offset):
 			missed("group moved by somebody in this moment")
 		default:
 			w.place(k.name, l, to, model.Mirror)

@@ -39,16 +39,18 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	case !fresh && !g.theirs && g.offset == offset: // nobody can tell this from what the mirror has put or found there
 		return
 	case who != Mirror:
-		if g.theirs, g.passed = m != nil && m.looked[name] == m.record.Episode, false; g.theirs {
-			aim, aims := m.aims[name]
-			g.theirs = !aims || aim != offset
-		}
+		g.theirs, g.passed = m != nil && m.looked[name] == m.record.Episode && m.aims[name] != offset+1, false
 	}
 	g.offset, g.who = offset, who
 }
 
-// Aims: a mirror is about to move a group there. Whoever commits just that cannot be told from it, as it cannot know that the move was not done.
-func (w *World) Aims(of Of, name string, offset int64) { w.member(of).aims[name] = offset }
+// Aims: a mirror is about to move a group there. Whoever commits just that cannot be told from it, unless it knows that the move was not done (−1): then what is there is theirs.
+func (w *World) Aims(of Of, name string, offset int64) {
+	if g := w.group(of.At, name); offset < 0 && g != nil && g.who != Mirror {
+		g.theirs = true
+	}
+	w.member(of).aims[name] = offset + 1
+}
 
 // Forgotten: a cluster knows no more where a group is.
 func (w *World) Forgotten(at At, name string) {
@@ -86,7 +88,7 @@ func (w *World) group(at At, name string) *group {
 	return nil
 }
 
-// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; none once the copy is open, but for one that somebody takes in that moment; none that is in use. What somebody committed there is
+// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; a group that stands higher, in a copy that was cut, is brought back to its end at least; none once the copy is open, but for one that somebody takes in that moment; none that is in use. What somebody committed there is
 // moved forward only, and only when the source's group has moved since; but for the first time in an episode (what it has is from before).
 func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	s, limit, active := m.when("group "+g.name), l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
@@ -98,16 +100,14 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	if room, told := m.room["group "+g.name]; told && s != stopping { // the log may have been cut since
 		start, limit = min(start, room.from), max(limit, room.to)
 	}
-	back := s != stopping && offset <= g.offset && offset <= l.end // a copy that was cut, and not all of it is known to be replicated: it goes as far as it must
-	w.must(l.taken || offset >= start && (offset <= limit || back), "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
+	w.must(l.taken || offset >= start && (offset <= limit || s != stopping && offset <= g.offset && offset <= l.end), "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
 	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
 
 // over says that clients have the log, and have written it since the mirror ended, although its gate may be closed now.
 func (m *member) over(l *log) bool {
-	end := m.ended()
-	return end != nil && end.LMO >= 0 && l.theirs && !l.taken && l.end > end.LMO && l.batches[len(l.batches)-1].who == Clients
+	return m.ended() != nil && m.end.LMO >= 0 && l.theirs && !l.taken && l.end > m.end.LMO && l.batches[len(l.batches)-1].who == Clients
 }
 
 // restGroups: idle groups that the source has are where it has them, within the copy, but for those that somebody else has moved there in this episode.
