@@ -12,7 +12,7 @@ func (w *World) StoredEnd(of Of, e End) {
 	fills := old != nil && old.Episode == e.Episode && old.LME == e.LME && old.LMO < 0
 	w.must(m.record.State == stopping && e.Episode == m.record.Episode && (m.ended() == nil || fills), "end once", "decision 5", "%v: %+v is recorded in state %d episode %d; recorded was %+v", of, e, m.record.State, m.record.Episode, old)
 	carried := old != nil && m.ended() == nil && (l.theirs || !m.beyond) && old.LME == e.LME && old.LMO == e.LMO // the log still is as the stop before left it
-	value := l.taken && e.LMO >= 0 && e.LMO <= max(l.own, l.start) && (latest(l.alive, e.LMO) == e.LME || e.LME < 0 && e.LMO <= l.start) || carried || !l.taken && (fills || e.LME == l.latest() || e.LME == latest(l.batches, never)) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
+	value := l.taken && e.LMO >= 0 && e.LMO <= max(l.own, l.start) && (latest(l.alive, e.LMO) == e.LME || latest(l.batches, e.LMO) == e.LME || e.LME < 0 && e.LMO <= l.start) || carried || !l.taken && (fills || e.LME == l.latest() || e.LME == latest(l.batches, never)) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
 	w.must(value || m.ended() != nil && !fills, "end value", "spec §5, decision 5", "%v: recorded is %+v; latest epoch %d, end %d, replicated %d, source %v", of, e, l.latest(), l.end, l.replicated, m.source)
 	m.end, l.ended = &e, true
 }
