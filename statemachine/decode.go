@@ -112,6 +112,11 @@ func (s *PartitionState) setTag(tag uint32, value []byte) error {
 			return errTagLength
 		}
 		s.Mirrored = value[0] != 0
+	case tagStateAwaitsCut:
+		if len(value) != 1 {
+			return errTagLength
+		}
+		s.AwaitsCut = value[0] != 0
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ const (
 	tagStateFoundOpen     = 3
 	tagStateWasOpen       = 4
 	tagStateMirrored      = 5
+	tagStateAwaitsCut     = 6
 
 	tagLMEOffset        = 0 // of LastMirrorEpochs
 	tagLMESourceCluster = 1
@@ -65,6 +66,9 @@ func AppendPartitionState(dst []byte, s PartitionState) []byte {
 	}
 	if s.Mirrored {
 		t.add(tagStateMirrored, []byte{1})
+	}
+	if s.AwaitsCut {
+		t.add(tagStateAwaitsCut, []byte{1})
 	}
 	return t.append(dst)
 }

@@ -45,6 +45,9 @@ type PartitionState struct {
 	// Mirrored: MIRRORING was reached in this episode, so what lies in the log may be the mirror's: a stop then ends a mirror, also from a PREPARING that comes after it (the
 	// source topic was recreated). Tagged field 5, ours, one byte 1; false is not written.
 	Mirrored bool
+	// AwaitsCut: a cut while MIRRORING was begun, and it is not known yet that every replica has followed it: nothing is copied before that, in this process or another (decision 22). It ends with the
+	// wait, and with the move to PREPARING, which waits itself. Tagged field 6, ours, one byte 1; false is not written.
+	AwaitsCut bool
 }
 
 // NewPartitionState is a member without a record: UNKNOWN, leader epoch −1, previous UNKNOWN.

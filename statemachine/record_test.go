@@ -158,6 +158,7 @@ func TestPartitionStateRoundTrips(t *testing.T) {
 			FoundOpen:     rapid.Bool().Draw(t, "found open"),
 			WasOpen:       rapid.Bool().Draw(t, "was open"),
 			Mirrored:      rapid.Bool().Draw(t, "mirrored"),
+			AwaitsCut:     rapid.Bool().Draw(t, "awaits cut"),
 		}
 		if got, err := DecodePartitionState(AppendPartitionState(nil, s)); got != s || err != nil {
 			t.Fatalf("%+v reads as %+v, %v", s, got, err)
@@ -186,7 +187,7 @@ func TestEmptyMessageReadsAsNone(t *testing.T) {
 }
 
 func TestDecision2UnknownTagsAreSkipped(t *testing.T) {
-	got, err := DecodePartitionState(unhex(t, "0000 02 00000004 00000002 00 0000 10 03 00 04 00000003 06 02 abcd 8001 00"))
+	got, err := DecodePartitionState(unhex(t, "0000 02 00000004 00000002 00 0000 10 03 00 04 00000003 07 02 abcd 8001 00"))
 	if want := (PartitionState{State: Mirroring, LeaderEpoch: 4, StateEpoch: 2, PreviousState: Unknown, Episode: 3}); got != want || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
@@ -254,7 +255,7 @@ func TestHostileRecordsAreTypedErrors(t *testing.T) {
 		{"state: no tags", state, "0000 02 00000004 00000002 00 0000 10", 15},
 		{"state: four thousand million tags", state, "0000 02 00000004 00000002 00 0000 10 ffffffff0f", 20},
 		{"state: tag longer than the record", state, "0000 02 00000004 00000002 00 0000 10 01 05 ffffffff0f", 22},
-		{"state: tags fall", state, "0000 02 00000004 00000002 00 0000 10 02 06 00 04 00", 20},
+		{"state: tags fall", state, "0000 02 00000004 00000002 00 0000 10 02 07 00 04 00", 20},
 		{"state: tag twice", state, "0000 02 00000004 00000002 00 0000 10 02 00 04 00000001 00 04 00000002", 24},
 		{"state: episode of 3 bytes", state, "0000 02 00000004 00000002 00 0000 10 01 00 03 000001", 18},
 		{"state: found open of 2 bytes", state, "0000 02 00000004 00000002 00 0000 10 01 03 02 0001", 18},

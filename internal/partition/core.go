@@ -282,6 +282,7 @@ func (c *Core) replicatedMoved(v *LogView) {
 		return
 	}
 	now.Replicated = max(now.Replicated, min(v.Replicated, now.End))
+	now.LowestCut = max(now.LowestCut, v.LowestCut)
 	c.setLog(now)
 	c.caughtUpNow()
 	c.followStart()

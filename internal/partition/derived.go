@@ -301,7 +301,6 @@ func (c *Core) findBatch(offset int64, then answer) {
 
 // applied takes what a call on the log has changed, whether or not its procedure still runs.
 func (c *Core) applied(kind EffectKind, e *Event) {
-	c.unfollowed = c.unfollowed || kind == Truncate || kind == Reset
 	if e.Err != nil {
 		switch kind {
 		case Append:
@@ -346,7 +345,11 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		}
 	case RaiseEpoch:
 		c.setLog(e.Log)
-		if c.log.Owner == OwnerOurs && c.ours.end >= 0 {
+		switch {
+		case c.log.Owner != OwnerOurs || c.ours.end < 0:
+		case c.log.End != before.End: // somebody writes it
+			c.dirty = true
+		default:
 			c.led = max(c.led, min(c.busyEpoch, c.log.LeaderEpoch)) // what is higher may be somebody else's
 		}
 		if c.log.LeaderEpoch > before.LeaderEpoch {

@@ -10,7 +10,6 @@ import (
 // mirroring is the working memory of MIRRORING and EPOCH_FENCING: entry (source → align → loss → log start → leader epoch → fetcher), then replies one at a time.
 type mirroring struct {
 	fetching   bool // the shell has a fetcher for us
-	unfollowed bool // what this process has cut last was not followed by every replica, as far as is known
 	askedUnder int32
 	tries      int  // of the entry, without a good reply in between
 	fetchTries int  // of one fetch
@@ -53,25 +52,20 @@ func (c *Core) mirror() {
 			case OwnerOpen:
 				c.fail(fmt.Sprintf("the destination log is open for client writes although it is mirrored; stop the topic, look at what was written from %d on, and start it again", c.writtenFrom()), false)
 			default:
-				c.sync((*Core).lookUpFollowed)
+				c.sync((*Core).lookUp)
 			}
 		})
 		return
 	}
-	c.sync((*Core).lookUpFollowed)
-}
-
-// lookUpFollowed looks up once every replica has followed the last cut: the wait for it may have been given up.
-func (c *Core) lookUpFollowed() {
-	if c.unfollowed {
-		c.awaitCut((*Core).lookUp)
-		return
-	}
-	c.lookUp()
+	c.sync((*Core).lookUp)
 }
 
 // lookUp asks the source anew and aligns.
 func (c *Core) lookUp() {
+	if c.rec.AwaitsCut {
+		c.awaitCut((*Core).lookUp)
+		return
+	}
 	c.confirming, c.seenTwice, c.movedOn = false, false, false
 	c.holeTo, c.localStart = 0, 0 // decided anew from what the source says now
 	c.askSource(Effect{}, (*Core).align)
@@ -172,7 +166,20 @@ func (c *Core) alignCut() {
 	c.truncateAligned()
 }
 
-func (c *Core) truncateAligned() {
+func (c *Core) truncateAligned() { c.beginCut((*Core).truncate) }
+
+// beginCut records that replicas will have to follow a cut, before it is made: whoever enters MIRRORING next waits for them, if this process does not come to it (decision 22).
+func (c *Core) beginCut(then func(*Core)) {
+	if c.rec.AwaitsCut {
+		then(c)
+		return
+	}
+	next := c.rec
+	next.AwaitsCut = true
+	c.persist(next, nil, then)
+}
+
+func (c *Core) truncate() {
 	c.ask(Effect{Kind: Truncate, Offset: c.cutAt, Dropped: c.cut}, func(c *Core, e *Event) {
 		if e.Err != nil {
 			c.fail(fmt.Sprintf("the destination log cannot be cut at %d: %v", c.cutAt, e.Err), e.NonRetryable)
@@ -196,8 +203,9 @@ func (c *Core) awaitCut(then func(*Core)) {
 			c.fail(fmt.Sprintf("the replicas of the destination log have not followed the cut: %v; bring them back", e.Err), false)
 			return
 		}
-		c.unfollowed = false
-		then(c)
+		next := c.rec
+		next.AwaitsCut = false
+		c.persist(next, nil, then)
 	})
 }
 
@@ -266,7 +274,6 @@ func (c *Core) besideDone(kind EffectKind, err error) {
 	case kind != RaiseStart:
 		c.followStart()
 	case err == nil:
-		c.startTries = 0
 	case c.rec.State == statemachine.Mirroring && c.fetching:
 		c.startTries++
 		c.startDue = c.emit(Effect{Kind: ScheduleRetry, Bound: c.backoff(c.startTries)})
@@ -298,13 +305,20 @@ func (c *Core) loss() {
 	}
 	c.cut = Truncation{From: c.log.Start, To: c.log.End, Reason: fmt.Sprintf("the source's log now starts at %d, beyond our end %d; the copy starts there", to, c.log.End)}
 	c.tellLost(from, to) // before the call: they are gone whatever becomes of it
-	c.ask(Effect{Kind: Reset, Offset: to, Dropped: c.cut}, func(c *Core, e *Event) {
-		if e.Err != nil {
-			c.fail(fmt.Sprintf("the destination log cannot be started anew at %d: %v", to, e.Err), e.NonRetryable)
-			return
-		}
-		c.holeTo = 0
-		c.awaitCut((*Core).follow)
+	c.resetTo(to)
+}
+
+// resetTo empties the copy, and goes on when every replica has followed.
+func (c *Core) resetTo(start int64) {
+	c.beginCut(func(c *Core) {
+		c.ask(Effect{Kind: Reset, Offset: start, Dropped: c.cut}, func(c *Core, e *Event) {
+			if e.Err != nil {
+				c.fail(fmt.Sprintf("the destination log cannot be started anew at %d: %v", start, e.Err), e.NonRetryable)
+				return
+			}
+			c.holeTo = 0
+			c.awaitCut((*Core).follow)
+		})
 	})
 }
 
@@ -314,14 +328,7 @@ func (c *Core) startAnew() {
 		return
 	}
 	c.cut = Truncation{}
-	c.ask(Effect{Kind: Reset, Offset: c.src.LogStart}, func(c *Core, e *Event) {
-		if e.Err != nil {
-			c.fail(fmt.Sprintf("the destination log cannot be started anew at %d: %v", c.src.LogStart, e.Err), false)
-			return
-		}
-		c.holeTo = 0
-		c.awaitCut((*Core).follow)
-	})
+	c.resetTo(c.src.LogStart)
 }
 
 // lookTwice asks the source a second time before its ends are acted on; true: it has been asked.

@@ -355,6 +355,9 @@ func describeEffect(e *Effect) string {
 		if e.Record.FoundOpen {
 			s += " found-open"
 		}
+		if e.Record.AwaitsCut {
+			s += " awaits-cut"
+		}
 		if e.LME != nil && e.LME.Offset < 0 {
 			s += fmt.Sprintf(" from cluster %s", e.LME.SourceClusterID)
 		} else if e.LME != nil {

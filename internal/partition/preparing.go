@@ -267,7 +267,6 @@ func (c *Core) prepareAwaitTruncated() {
 			c.fail(fmt.Sprintf("the replicas of the destination log have not followed the cut: %v; bring them back", e.Err), false)
 			return
 		}
-		c.unfollowed = false
 		if c.recreated != (statemachine.TopicID{}) {
 			c.topicID = c.recreated
 		}

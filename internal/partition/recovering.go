@@ -168,6 +168,18 @@ func (c *Core) believe(f *facts) {
 	c.readOn()
 }
 
+// readMore reads twice as much of a log that was not read whole, and goes on; false: all of it was read.
+func (c *Core) readMore(then func(*Core)) bool {
+	f := c.told
+	if f == nil || c.from <= c.log.Start {
+		return false
+	}
+	c.syncThen, c.rebuilding, c.replayErr = then, true, nil
+	f.From = c.log.End - max(1, 2*(c.log.End-c.from))
+	c.believe(f)
+	return true
+}
+
 // stepBack reads from a lower offset when the log holds nothing from where it was read on: it ends in a gap, as a cut may leave it, and its last batch is not known. The gap is
 // doubled until that is reached.
 func (c *Core) stepBack() bool {
@@ -175,7 +187,7 @@ func (c *Core) stepBack() bool {
 	if f == nil || c.from <= c.log.Start || c.upTo > c.from {
 		return false
 	}
-	f.From = c.log.End - 2*(c.log.End-c.from)
+	f.From = c.log.End - max(1, 2*(c.log.End-c.from))
 	c.believe(f)
 	return true
 }

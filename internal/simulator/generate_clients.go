@@ -25,6 +25,12 @@ func (a *adversary) clients(some func(func() string)) {
 		a.tell(a.movedAtTheCopy)
 	case 8, 9:
 		a.tell(a.readInPieces)
+	case 10:
+		a.tell(a.aheadOfTheCopy)
+	case 11, 12, 13:
+		if a.w.cfg.Closes {
+			a.tell(a.endsBeforeStopped)
+		}
 	}
 }
 
@@ -82,6 +88,20 @@ func (a *adversary) readInPieces() []string {
 		story = append(story, fmt.Sprintf("poll A orders-0 by=R1 n=%d", 1+a.rng.IntN(2)))
 	}
 	return story
+}
+
+// aheadOfTheCopy: consumers commit leader epochs that the copy has not seen a record of.
+func (a *adversary) aheadOfTheCopy() []string {
+	return append(a.mirrored(), "elect A orders-0", "elect A orders-0", a.ran(time.Millisecond, time.Second), fmt.Sprintf("group A orders-0 name=g1 to=%d latest", 1+a.rng.IntN(4)), a.ran(groupsEvery, groupsEvery+time.Second))
+}
+
+// endsBeforeStopped: a stop has opened the log, and clients have written, when its process ends before STOPPED is recorded; the restart closes the log, and the stop begins again.
+func (a *adversary) endsBeforeStopped() []string {
+	story := append(a.mirrored(), "store A slow by=0ms", "store B slow by=400ms")
+	if a.rng.IntN(2) == 0 {
+		story = append(story, "join B g1")
+	}
+	return append(story, "stop a-to-b", a.ran(830*time.Millisecond, 1200*time.Millisecond), "produce B orders-0 n=2", "leave B g1", a.pick("forget B g1", "forget B g1", "group B orders-0 name=g1"), "crash a-to-b", "launch a-to-b", a.ran(time.Second, 4*time.Second))
 }
 
 // stoppedBehindClients: after a failover clients write and consumers are moved, or forgotten; then a start is refused, and stopped.

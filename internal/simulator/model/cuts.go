@@ -100,7 +100,7 @@ func (w *World) StartRaised(at At, who Who, by string, start int64) {
 		source := w.log(m.source).risen // an unclean election may have taken it back since
 		w.must(start <= min(source, l.replicated) && (m.floor == 0 || start <= m.floor), "start", "decision 16, design.md", "%v: start raised to %d; the source's is %d, replicated %d, the floor %d", at, start, source, l.replicated, m.floor)
 	}
-	for _, v := range l.alive {
+	for _, v := range l.batches { // what compaction took before is nobody's loss
 		v.expired = v.expired || v.Last < start
 	}
 	l.start, l.risen = max(l.start, start), max(l.risen, start)

@@ -291,16 +291,15 @@ func (w *World) Told(of Of, what string, from, to int64) {
 	m.lost = m.lost || what == "lost" && m.loss == "fail"
 }
 
-// Fetched: this process took a good reply. base: where the first batch in it begins, so that what was thought to be a hole across it is none; −2: there is none, but what lies there
-// comes out of remote storage, and end is all that was shown; −1: there is none. Then end, if it is not 0, is proved to be
-// what the source uses offsets up to from at, the copy's end, without having a record there (F-05).
+// Fetched: this process took a good reply. base: where the first batch in it begins, so that what was thought to be a hole across it is none; −2: there is none, but what lies there comes out of remote
+// storage, and end is all that was shown, until there are records; −1: there is none. Then end, if it is not 0, is proved to be what the source uses offsets up to from at, the copy's end, without a record (F-05).
 func (w *World) Fetched(of Of, at, end, base int64) {
 	m := w.member(of)
-	if m.fetched, m.shown = true, 0; base >= 0 && base < m.hole {
-		m.hole = 0
+	if m.fetched = true; base >= 0 {
+		m.shown, m.hole = 0, map[bool]int64{false: m.hole}[base < m.hole]
 	} else if base == -2 {
 		m.shown = end
-	} else if base < 0 && end > 0 && w.log(of.At).end == at {
+	} else if end > 0 && w.log(of.At).end == at {
 		m.hole = end
 	}
 }
