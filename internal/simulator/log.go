@@ -533,9 +533,10 @@ func (l *partitionLog) from(offset int64) []held {
 
 // waiter waits for something about a log.
 type waiter struct {
-	ready func() bool
-	done  func()
-	over  bool
+	sequence uint64 // of the effect
+	ready    func() bool
+	done     func()
+	over     bool
 }
 
 // wake looks at whoever waits for this log.

@@ -625,10 +625,13 @@ func (r *runner) perform(e partition.Effect, how failure) {
 // wait answers when the replicas have come as far, or when the bound has passed.
 func (r *runner) wait(e partition.Effect) {
 	l, w := r.l, r.w
-	if r.waiter != nil && !r.waiter.over {
+	if r.waiter != nil {
+		if e.Token.Sequence < r.waiter.sequence { // a slow call that nobody waits for any more
+			return
+		}
 		r.waiter.over = true
 	}
-	wt := &waiter{ready: func() bool { return l.gone || l.copied() }}
+	wt := &waiter{sequence: e.Token.Sequence, ready: func() bool { return l.gone || l.copied() }}
 	if e.Kind == partition.AwaitReplicated {
 		wt.ready = func() bool { return l.gone || l.high >= e.Offset }
 	}
