@@ -10,6 +10,7 @@ import (
 	"github.com/clustermirror/clustermirror/internal/clienthistory"
 	"github.com/clustermirror/clustermirror/internal/partition"
 	"github.com/clustermirror/clustermirror/internal/simulator/model"
+	"github.com/clustermirror/clustermirror/producerstate"
 )
 
 // history is what clients were told and what they saw, in the words of clienthistory, and beside it what a failover may cost them. It is judged when the run has come to its end.
@@ -21,7 +22,8 @@ import (
 //   - An unclean election loses what its new leader did not have. Retention, DeleteRecords and compaction take what they take, in the cluster that is written also from everybody who copies it.
 //
 // A partition is judged no more when there is no line any more that both clusters have: its topic was deleted, the cluster that clients write begins to follow the one that they had left, or that one loses its end
-// and goes on alone. It is judged again, as another partition, from the moment on in which a copy is in step with its source: with what the source has then.
+// and goes on alone. It is judged again, as another partition, from the moment on in which a copy is in step with its source: with what the source has then. What leaders have that unclean elections deposed, and that go on
+// answering, is a line that has ended in that moment.
 type history struct {
 	w            *world
 	h            clienthistory.History
@@ -111,10 +113,10 @@ func (h *history) produced(l *partitionLog, base int64, n int, t clienthistory.T
 	for range n {
 		h.transactions = append(h.transactions, t)
 	}
-	k := h.of(l)
-	if k == nil {
+	if l.gone || int(l.at.Partition) >= len(h.partitions) {
 		return
 	}
+	k := h.partitions[l.at.Partition] // also one that is judged no more: whoever begins anew has to know what is under way
 	s, outcome := h.span(), clienthistory.OK
 	if !accepted {
 		outcome = clienthistory.Unknown
@@ -265,19 +267,37 @@ func (h *history) anew(r *runner) {
 	h.partitions[l.at.Partition], h.h.First[k.id] = k, l.c.name
 	h.w.say("%v begins with %s, and %s follows", k.id, l.c.name, r.l.c.name)
 	s := h.span()
+	late, parted := s, h.deposed(k, l)
+	if k.over {
+		return
+	}
+	if parted < math.MaxInt64 {
+		late = h.span()
+	}
 	final := h.final(l, k).Records
 	seen := make(map[clienthistory.Seen]bool, len(final))
 	for _, record := range final {
 		seen[record] = true
 	}
-	has := map[clienthistory.Record]bool{}
+	has, open, committed := map[clienthistory.Record]bool{}, h.view(l).InFlight(), map[clienthistory.Transaction]bool{}
+	for _, e := range h.h.Ends {
+		committed[e.Transaction] = e.Commit
+	}
 	for i := range l.batches {
 		b := &l.batches[i]
 		if b.h.Control() {
 			continue
 		}
 		for _, record := range h.in(b) {
+			if commit, ended := committed[h.transactionOf(record.Record)]; ended { // its marker is lost, and the next one of its producer decides what hangs: as for cut
+				k.over = k.over || !commit && seen[record] || slices.ContainsFunc(open, func(t producerstate.Transaction) bool {
+					return t.ProducerID == b.h.ProducerID && t.FirstOffset <= b.h.BaseOffset
+				})
+			}
 			w := clienthistory.Produce{Span: s, Cluster: l.c.name, Partition: k.id, Record: record.Record, Offset: record.Offset, Transaction: h.transactionOf(record.Record), Outcome: clienthistory.OK}
+			if record.Offset >= parted {
+				w.Span = late
+			}
 			if record.Offset < l.start || b.next() > l.high || !seen[record] { // not to be seen, or nobody can tell yet
 				w.Outcome = clienthistory.Unknown
 			}
@@ -300,6 +320,30 @@ func (h *history) anew(r *runner) {
 	for _, c := range h.w.clients.consumers {
 		c.at[l.at.Partition] = place{}
 	}
+}
+
+// deposed ends the lines of a source's leaders that were deposed by unclean elections and go on answering: a copy may begin with what they have. It returns the first offset at which one has something else.
+func (h *history) deposed(k *judged, l *partitionLog) (parted int64) {
+	lost := clienthistory.Range{From: math.MaxInt64}
+	for i := range l.deposed {
+		d := &l.deposed[i]
+		n := len(d.batches)
+		for n > 0 && d.batches[n-1].next() > l.start && !slices.ContainsFunc(l.from(d.batches[n-1].h.BaseOffset), func(b held) bool { return b.m.Bytes == d.batches[n-1].m.Bytes }) {
+			n--
+		}
+		if n == len(d.batches) || h.w.now >= d.until {
+			continue
+		}
+		lost.From, lost.To = min(lost.From, max(d.batches[n].h.BaseOffset, l.start)), max(lost.To, d.end)
+		for _, b := range d.batches[n:] {
+			k.over = k.over || b.m.Kind == model.Commit || b.m.Kind == model.Abort // as for cut
+		}
+	}
+	if lost.From < math.MaxInt64 {
+		h.turn(k, l.c, lost.From, lost)
+		k.parted = lost.From
+	}
+	return lost.From
 }
 
 // opens notes that clients may write a log: where it is a copy that was followed until now, that is a failover.

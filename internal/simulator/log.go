@@ -296,6 +296,7 @@ func (l *partitionLog) cutTo(offset int64, who model.Who, by string) int64 {
 		offset = min(offset, l.batches[n-1].h.BaseOffset)
 	}
 	l.rewrites++
+	l.unshown(who)
 	l.w.history.cut(l, offset, l.end, who)
 	l.batches = l.batches[:n:n] // what comes next must not write over what a deposed leader still shows
 	l.end = offset
@@ -312,6 +313,13 @@ func (l *partitionLog) cutTo(offset int64, who model.Who, by string) int64 {
 	l.changed = true
 	l.w.tell(func(m *model.World) { m.Cut(l.at, who, by, offset) })
 	return offset
+}
+
+// unshown ends deposed leaders that still show what a mirror cuts, where a source answers no epoch questions: no mirror of it could see that (as for unseen).
+func (l *partitionLog) unshown(who model.Who) {
+	if l.w.cfg.NoEpochs && who == model.Mirror {
+		l.deposed = nil
+	}
 }
 
 // forgetTo takes away what lies from offset on, replicated or not.
@@ -331,6 +339,7 @@ func (l *partitionLog) forgetTo(offset int64) {
 // restart empties the log.
 func (l *partitionLog) restart(start int64, who model.Who, by string) {
 	l.rewrites++
+	l.unshown(who)
 	l.w.history.cut(l, 0, l.end, who)
 	l.batches, l.start, l.end, l.high, l.local, l.short = nil, start, start, start, 0, false
 	l.cache.Reset()

@@ -63,10 +63,11 @@ func (w *World) Saw(of Of, name string, offset int64) {
 	m := w.member(of)
 	last, seen := m.saw[name]
 	if g := w.group(of.At, name); g != nil && g.who != Mirror {
-		if m.looked[name] != m.record.Episode {
-			g.theirs = w.active[[2]string{of.Cluster, name}]
+		first := m.looked[name] != m.record.Episode
+		g.theirs, g.passed = first && w.active[[2]string{of.Cluster, name}] || !first && g.theirs, g.passed || seen && offset != last
+		if l := w.log(of.At); first && !g.theirs && g.offset == max(l.start, min(offset, l.replicated)) { // found where the mirror would have put it: as if it had
+			g.who, g.episode, g.before = Mirror, m.record.Episode, g.offset
 		}
-		g.passed = g.passed || seen && offset != last
 	}
 	m.saw[name], m.looked[name] = offset, m.record.Episode
 }
@@ -75,8 +76,7 @@ func (w *World) Saw(of Of, name string, offset int64) {
 func (w *World) lastPlaces(m *member, l *log) {
 	for _, g := range w.groups {
 		if saw, ok := m.saw[g.name]; ok && g.at == l.at && g.who == Mirror && g.episode == m.record.Episode && !w.active[[2]string{l.at.Cluster, g.name}] {
-			want := max(l.start, min(saw, m.end.LMO))
-			w.must(g.offset == want, "last place", "design.md, STOPPING; decision 12", "%v is opened with group %s at %d; it was last seen at %d, LMO is %d", m.of, g.name, g.offset, saw, m.end.LMO)
+			w.must(g.offset == max(l.start, min(saw, m.end.LMO)), "last place", "design.md, STOPPING; decision 12", "%v is opened with group %s at %d; it was last seen at %d, LMO is %d", m.of, g.name, g.offset, saw, m.end.LMO)
 		}
 	}
 }

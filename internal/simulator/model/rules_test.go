@@ -938,6 +938,27 @@ var ruleStories = []struct {
 		t.Committed(b, Clients, "g", 3, 1)
 		t.Committed(b, Mirror, "g", 1, 1)
 	}},
+	{"group owner", func(t *tale, wrong bool) { // what was found where the mirror puts it is the mirror's in the next episode too, whoever came and committed nothing
+		t.mirrors()
+		t.Committed(b, Clients, "g", 6, 1)
+		t.Saw(ab, "g", 6)
+		t.stops()
+		t.resets()
+		t.Settled("B", 1)
+		t.Gate(b, Mirror, "one", true)
+		t.goes(ab, stopped)
+		t.Active("B", "g", true)
+		if wrong {
+			t.Committed(b, Clients, "g", 5, 1)
+		}
+		t.Wished(ab, WantMirroring)
+		t.goes(ab, preparing)
+		t.Gate(b, Mirror, "one", false)
+		t.Saw(ab, "g", 6)
+		t.Active("B", "g", false)
+		t.Saw(ab, "g", 3)
+		t.Committed(b, Mirror, "g", 3, 1)
+	}},
 	{"group owner", func(t *tale, wrong bool) {
 		t.mirrors()
 		t.Active("B", "g", true)
