@@ -396,7 +396,8 @@ func (h *history) opens(l *partitionLog, r *runner) {
 	for _, p := range h.w.groups.placed {
 		if p.l == l {
 			theirs := h.w.groups.find(p.name, source)
-			p.left = p.who != model.Mirror || !h.w.groups.settled(r, p.name) || p.at.Offset > at || theirs != nil && theirs.left
+			p.left = p.who != model.Mirror || !h.w.groups.settled(r, p.name) || p.at.Offset > at || theirs != nil && theirs.left ||
+				theirs != nil && theirs.at.Offset != p.at.Offset && h.w.groups.isActive(l.c, p.name)
 		}
 	}
 }
