@@ -333,8 +333,11 @@ func (r *runner) quiesce(e partition.Effect, how failure) {
 	look()
 }
 
-// clamp puts the groups that the mirror wrote to where the source had them last, and not beyond where the mirror ended.
+// clamp puts the groups that the mirror wrote to where the source had them last, and not beyond where the mirror ended. That an overtaken process does so late is left out, as for move.
 func (r *runner) clamp(end int64) {
+	if r.m.newest() != r.p {
+		return
+	}
 	for _, k := range r.w.groups.memories {
 		if k.m == r.m && k.l == r.l && k.Seen != metadatasync.None {
 			source := metadatasync.Offset{Offset: k.Seen, LeaderEpoch: k.SeenEpoch}
