@@ -3,10 +3,12 @@ package simulator
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/clienthistory"
 	"github.com/clustermirror/clustermirror/internal/simulator/model"
+	"github.com/clustermirror/clustermirror/producerstate"
 )
 
 // clients are everybody who writes to clusters.
@@ -112,6 +114,9 @@ func (w *world) produce(l *partitionLog, p *producer, n int, transactional bool)
 	}
 	if !l.open {
 		return false
+	}
+	if p != nil && !transactional && slices.ContainsFunc(w.history.view(l).InFlight(), func(t producerstate.Transaction) bool { return t.ProducerID == p.id }) {
+		return false // INVALID_TXN_STATE: somebody else's transaction of that id is open in a copy that was taken
 	}
 	spec := batch.DataSpec{BaseOffset: l.end, LeaderEpoch: l.epoch, ProducerID: -1, BaseTimestamp: w.time().UnixMilli(), Records: w.records(n)}
 	if p != nil {

@@ -58,13 +58,14 @@ func (w *World) Forgotten(at At, name string) {
 }
 
 // Saw: the mirror's process was told where the source has a group. The first time in an episode it takes an idle group over, wherever that is: what the copy has is from before. From then on what
-// somebody commits at the copy stays until the source's group has moved since (decisions 12, 17).
+// somebody commits at the copy stays until the source's group has moved since (decisions 12, 17). Once it sees that it is theirs, where it has put it before counts no more.
 func (w *World) Saw(of Of, name string, offset int64) {
 	m := w.member(of)
 	last, seen := m.saw[name]
 	if g := w.group(of.At, name); g != nil && g.who != Mirror {
 		first := m.looked[name] != m.record.Episode
 		g.theirs, g.passed = first && w.active[[2]string{of.Cluster, name}] || !first && g.theirs, g.passed || seen && offset != last
+		m.aims[name] = map[bool]int64{false: m.aims[name]}[g.theirs]
 		if l := w.log(of.At); first && !g.theirs && g.offset == max(l.start, min(offset, l.replicated)) { // found where the mirror would have put it: as if it had
 			g.who, g.episode, g.before = Mirror, m.record.Episode, g.offset
 		}
@@ -91,12 +92,11 @@ func (w *World) group(at At, name string) *group {
 // moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; a group that stands higher, in a copy that was cut, is brought back to its end at least; none once the copy is open, but for one that somebody takes in that moment; none that is in use. What somebody committed there is
 // moved forward only, and only when the source's group has moved since; but for the first time in an episode (what it has is from before).
 func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
-	s, limit, active := m.when("group "+g.name), l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
+	s, start, limit, active := m.when("group "+g.name), l.start, l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
 	if end := m.ended(); s == stopping && end != nil && end.LMO >= 0 {
 		limit = min(limit, end.LMO)
 	}
 	w.must((!l.open || l.taken) && s != stopped && s != paused && m.record.State != stopped && !m.over(l), "group late", "decision 12, spec §6", "%v: group %s is moved to %d in state %d, open %v", l.at, g.name, offset, s, l.open)
-	start := l.start
 	if room, told := m.room["group "+g.name]; told && s != stopping { // the log may have been cut since
 		start, limit = min(start, room.from), max(limit, room.to)
 	}

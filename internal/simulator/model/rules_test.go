@@ -1127,6 +1127,19 @@ var ruleStories = []struct {
 		}
 		t.Rest(ab)
 	}},
+	{"rest groups", func(t *tale, wrong bool) { // what the mirror put there itself is theirs when somebody commits it anew behind the mirror's back, but only if it saw where they were in between
+		t.mirrors()
+		t.Committed(a, Clients, "g", 5, 1)
+		t.Saw(ab, "g", 5)
+		t.Aims(ab, "g", 4)
+		t.Committed(b, Mirror, "g", 4, 1)
+		t.Committed(b, Clients, "g", 3, 1)
+		if !wrong {
+			t.Saw(ab, "g", 5)
+		}
+		t.Committed(b, Clients, "g", 4, 1)
+		t.Rest(ab)
+	}},
 	{"stop ends", func(t *tale, wrong bool) {
 		t.mirrors()
 		t.stops()
