@@ -315,7 +315,7 @@ func (h *history) anew(r *runner) {
 		}
 	}
 	for _, p := range h.w.groups.placed {
-		if p.l == l {
+		if p.l == l || p.l == r.l && p.who == model.Mirror && p.at.Offset <= r.l.end { // the source had it there too, though somebody may have rewound it since
 			h.h.Commits = append(h.h.Commits, clienthistory.Commit{Span: h.span(), Group: p.name, Cluster: l.c.name, Partition: k.id, Offset: p.at.Offset, Outcome: clienthistory.OK})
 		}
 	}
