@@ -63,7 +63,7 @@ func (a *adversary) begins(rng *rand.Rand) []string {
 		}
 		return all
 	}
-	switch rng.IntN(20) {
+	switch rng.IntN(26) {
 	case 0: // somebody takes the copy, clients write it, and it is stopped
 		lags := either(at("lag B orders-%d n=2"), "step 1")
 		return join(then(lags, produce("A"), wait(), at("take B orders-%d"), either(produce("B"), "step 1"), either(produce("A"), "step 1"), either(wait(), "step 1")), stops, []string{produce("B")}, back)
@@ -101,6 +101,12 @@ func (a *adversary) begins(rng *rand.Rand) []string {
 		return then("store B slow by=40ms", at("slow B orders-%d by=30ms"), "stop a-to-b", fmt.Sprintf("step %d", n(40)), at("doubt a-to-b %d for-good"), "run 3s")
 	case 15: // what is copied comes out of the source's remote storage
 		return join([]string{produce("A"), produce("A"), produce("A"), at("offload A orders-%d to=1000"), "start a-to-b", "until a-to-b MIRRORING", wait(), either("run 2s", "step 1")}, stops)
+	case 20, 21: // the call that starts a copy anew, after a loss, is done and said to have failed
+		return join(then("network a-to-b cut", produce("A"), produce("A"), at("trim A orders-%d to=1000"), produce("A"), "fault a-to-b Reset after", "network a-to-b heal", "run 15s", produce("A"), wait()))
+	case 22, 23: // compaction takes the source's last records before they are copied, and then it is stopped
+		return join(then("network a-to-b cut", produce("A"), at("lag A orders-%d"), produce("A"), at("compact A orders-%d"), "network a-to-b heal", "run 12s"), stops)
+	case 24, 25: // a start that has closed the clients' log fails before its cut, and is stopped
+		return over(at("lag A orders-%d"), produce("A"), "run 100ms", "start b-to-a", at("until b-to-a FAILED %d by=6s"), at("consent b-to-a %d"), "run 3500ms", "stop b-to-a", "until b-to-a STOPPED", at("catch-up A orders-%d"), "start a-to-b", "run 2s")
 	default: // a part of the copy is in remote storage
 		return join(then("network a-to-b cut", produce("A")), stops, []string{"network a-to-b heal", produce("B"), fmt.Sprintf("offload A orders-%d to=%d", p, n(12))}, back)
 	}

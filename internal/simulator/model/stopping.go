@@ -14,6 +14,8 @@ func (w *World) StoredEnd(of Of, e End) {
 	carried := old != nil && m.ended() == nil && (l.theirs || !m.beyond) && old.LME == e.LME && old.LMO == e.LMO // the log still is as the stop before left it
 	value := l.taken && e.LMO >= 0 && e.LMO <= max(l.own, l.start) && (latest(l.alive, e.LMO) == e.LME || latest(l.batches, e.LMO) == e.LME || e.LME < 0 && e.LMO <= l.start) || carried || !l.taken && (fills || e.LME == l.latest() || e.LME == latest(l.batches, never)) && (e.LMO < 0 || e.LMO == l.end && e.LMO == l.replicated) && (m.source.Cluster == "" || e.SourceCluster == m.source.Cluster || e.SourceCluster == "" && !m.beyond)
 	w.must(value || m.ended() != nil && !fills, "end value", "spec §5, decision 5", "%v: recorded is %+v; latest epoch %d, end %d, replicated %d, source %v", of, e, l.latest(), l.end, l.replicated, m.source)
+	claims := !carried && !m.beyond && !l.taken && slices.ContainsFunc(l.batches, func(v *version) bool { return v.who == Clients && v.Last < e.LMO && w.unknown(m, v) })
+	w.must(!claims, "end value", "decision 7", "%v: recorded is %+v, and nothing was mirrored in this episode; below it clients wrote what the source does not have", of, e)
 	m.end, l.ended = &e, true
 }
 
@@ -92,13 +94,15 @@ func (w *World) closes(m *member, l *log) {
 	if _, begun := m.began["close"]; begun {
 		prepared = min(prepared, m.closing)
 	}
-	for _, v := range l.batches {
-		has := w.log(m.source).ever[v.Bytes]
-		if v.Kind == Data && v.who != Cluster && v.Last < prepared && v.born <= m.line && has == nil && !m.allows(v, l.start) && !w.hidden(m, w.log(m.source), v) {
-			w.must(false, "untouched gate", "decision 7", "%v is closed without a consent to drop [%d, %d]; consents are %v", m.of, v.Base, v.Last, m.consents)
-			return
-		}
-	}
+	lacks := slices.ContainsFunc(l.batches, func(v *version) bool {
+		return v.who != Cluster && v.Last < prepared && v.born <= m.line && w.unknown(m, v) && !m.allows(v, l.start)
+	})
+	w.must(!lacks, "untouched gate", "decision 7", "%v is closed without a consent to drop all that clients wrote in [%d, %d); consents are %v", m.of, l.start, prepared, m.consents)
+}
+
+// unknown says that a mirror's source never had these records, as far as it can tell.
+func (w *World) unknown(m *member, v *version) bool {
+	return v.Kind == Data && w.log(m.source).ever[v.Bytes] == nil && !w.hidden(m, w.log(m.source), v)
 }
 
 // GivenID: the cluster gave a client this producer id.
