@@ -94,15 +94,13 @@ func (w *World) closes(m *member, l *log) {
 	if _, begun := m.began["close"]; begun {
 		prepared = min(prepared, m.closing)
 	}
-	lacks := slices.ContainsFunc(l.batches, func(v *version) bool {
-		return v.who != Cluster && v.Last < prepared && v.born <= m.line && w.unknown(m, v) && !m.allows(v, l.start)
-	})
+	lacks := slices.ContainsFunc(l.batches[:below(l.batches, prepared)], func(v *version) bool { return v.born <= m.line && w.unknown(m, v) && !m.allows(v, l.start) })
 	w.must(!lacks, "untouched gate", "decision 7", "%v is closed without a consent to drop all that clients wrote in [%d, %d); consents are %v", m.of, l.start, prepared, m.consents)
 }
 
 // unknown says that a mirror's source never had these records, as far as it can tell.
 func (w *World) unknown(m *member, v *version) bool {
-	return v.Kind == Data && w.log(m.source).ever[v.Bytes] == nil && !w.hidden(m, w.log(m.source), v)
+	return v.Kind == Data && v.who != Cluster && w.log(m.source).ever[v.Bytes] == nil && !w.hidden(m, w.log(m.source), v)
 }
 
 // GivenID: the cluster gave a client this producer id.
