@@ -346,7 +346,7 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 	case RaiseEpoch:
 		c.setLog(e.Log)
 		switch {
-		case c.log.Owner != OwnerOurs || c.ours.end < 0:
+		case c.log.Owner != OwnerOurs || c.ours.end < 0 || e.Log.Owner == OwnerOpen || e.Log.Owner == OwnerForeign:
 		case c.log.End != before.End: // somebody writes it
 			c.dirty = true
 		default:

@@ -517,7 +517,7 @@ func (c *Core) reopen() {
 			c.reopenNow()
 			return
 		}
-		above := c.lme.Epoch + 1
+		above := max(c.lme.Epoch+1, c.rec.LeaderEpoch)
 		c.ask(Effect{Kind: RaiseEpoch, Epoch: above}, func(c *Core, e *Event) {
 			switch {
 			case e.Err != nil:
@@ -531,8 +531,10 @@ func (c *Core) reopen() {
 	})
 }
 
-// belowLME says that clients would write in an epoch in which the source has written too: a log may come back from a restart with a lower leader epoch than it had.
-func (c *Core) belowLME() bool { return c.ended() && c.log.LeaderEpoch <= c.lme.Epoch }
+// belowLME says that clients would write in an epoch in which the source has written too, or below the marks of the stop: a log may come back from a restart with a lower leader epoch than it had.
+func (c *Core) belowLME() bool {
+	return c.ended() && (c.log.LeaderEpoch <= c.lme.Epoch || c.log.LeaderEpoch < c.rec.LeaderEpoch)
+}
 
 func (c *Core) reopenNow() {
 	c.ask(Effect{Kind: OpenLog}, func(c *Core, e *Event) {

@@ -109,7 +109,7 @@ func (w *World) EpochRaised(at At, who Who, by string, epoch int32) {
 	w.must(epoch >= l.epoch || who == Cluster && !l.open, "epoch fence", "invariant 3", "%v: the leader epoch went from %d back to %d", at, l.epoch, epoch)
 	if who == Mirror {
 		m := w.owned(l, by, "raises the epoch")
-		w.must(m.record.State != stopped || m.end != nil && l.epoch <= m.end.LME, "raised epoch", "decision 4, spec §5", "%v: the leader epoch is raised to %d although it is STOPPED; recorded is %+v", at, epoch, m.end)
+		w.must(m.record.State != stopped || m.end != nil && (l.epoch <= m.end.LME || !l.open), "raised epoch", "decision 4, spec §5", "%v: the leader epoch is raised to %d although it is STOPPED; recorded is %+v", at, epoch, m.end)
 	}
 	l.epoch, l.top = epoch, max(l.top, epoch)
 }
