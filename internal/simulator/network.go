@@ -32,22 +32,6 @@ type link struct {
 	hit       []*runner // whose calls it has met as it is now: each is counted once
 }
 
-// more sets what happens to the next n answers.
-func (l *link) more(what string, n int) {
-	switch what {
-	case "left-out":
-		l.leftOut = n
-	case "undefined":
-		l.undefined = n
-	case "late-end":
-		l.lateEnd = n
-	case "late-mark":
-		l.lateMark = n
-	case "bold-start":
-		l.boldStart = n
-	}
-}
-
 // counts says whether a fault that lasts meets this partition for the first time.
 func (l *link) counts(r *runner) bool {
 	if r == nil || slices.Contains(l.hit, r) {

@@ -569,8 +569,16 @@ func opNetwork(w *world, m *mirror, o *words) {
 		k.cut = n
 	case "crowded":
 		k.crowded = n
-	default:
-		k.more(o.arg(1), n)
+	case "left-out":
+		k.leftOut = n
+	case "undefined":
+		k.undefined = n
+	case "late-end":
+		k.lateEnd = n
+	case "late-mark":
+		k.lateMark = n
+	case "bold-start":
+		k.boldStart = n
 	}
 }
 
