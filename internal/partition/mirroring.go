@@ -274,6 +274,7 @@ func (c *Core) besideDone(kind EffectKind, err error) {
 	case kind != RaiseStart:
 		c.followStart()
 	case err == nil:
+		c.startTries = 0
 	case c.rec.State == statemachine.Mirroring && c.fetching:
 		c.startTries++
 		c.startDue = c.emit(Effect{Kind: ScheduleRetry, Bound: c.backoff(c.startTries)})
