@@ -264,15 +264,7 @@ func FuzzReadSinkFile(f *testing.F) {
 	f.Add("t/12/880.951.0.log", whole[:len(whole)-1])
 	f.Add("t/-1/1.0.log", whole)
 	f.Add("t/0/880.951.log.log", data(0, 1))
-	files, err := filepath.Glob(filepath.Join("..", "testdata", "kafka", "recorded", "*.batches"))
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recorded answers: %v", err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, b := range fuzzbound.Recorded(f) {
 		f.Add("t/0/0.7.0.log", b)
 	}
 	dir := f.TempDir()

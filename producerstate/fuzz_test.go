@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -51,15 +49,7 @@ func agrees(t *testing.T, m *Manager) {
 // FuzzObserve: whatever whole batches a log has, none brings the state out of order; however the log is cut into calls, the state is the same; and after a truncation it is that of
 // the shorter log. Batches that no log has, because they overlap, break nothing.
 func FuzzObserve(f *testing.F) {
-	files, err := filepath.Glob(filepath.Join("..", "testdata", "kafka", "recorded", "*.batches"))
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recorded answers: %v", err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, b := range fuzzbound.Recorded(f) {
 		f.Add(b, uint16(2))
 	}
 	l := history{

@@ -1,8 +1,6 @@
 package txncut
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -13,15 +11,7 @@ import (
 
 // FuzzReader: whatever whole batches a log has, the pieces lie inside it, at most one of a producer is open, and how the log is cut into calls makes no difference.
 func FuzzReader(f *testing.F) {
-	files, err := filepath.Glob(filepath.Join("..", "testdata", "kafka", "recorded", "*.batches"))
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recorded answers: %v", err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, b := range fuzzbound.Recorded(f) {
 		f.Add(b, int64(0))
 	}
 	h := drawHistory(seeded(1), sizes{partitions: 1, producers: 4, transactions: 12, steps: 60, v1: true})

@@ -3,8 +3,6 @@ package batch
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -16,15 +14,7 @@ import (
 
 // addRecorded adds what real brokers answered, see testdata/kafka/recorded: each answer whole where it is small, and its first batches.
 func addRecorded(f *testing.F, add func(b []byte)) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "kafka", "recorded", "*.batches"))
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recorded answers: %v", err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, b := range fuzzbound.Recorded(f) {
 		add(b)
 		for _, raw := range All(b) {
 			add(raw)

@@ -3,8 +3,6 @@ package leaderlog
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -16,15 +14,7 @@ import (
 
 // FuzzAppend: a chunk of any bytes is refused and leaves nothing, or is in the log, verbatim, with its epochs; batches are read from wherever a reader begins.
 func FuzzAppend(f *testing.F) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "kafka", "recorded", "*.batches"))
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recorded answers: %v", err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, b := range fuzzbound.Recorded(f) {
 		f.Add(b, int64(3), 100)
 	}
 	f.Add(chunkOf(data(0, 3, 2, "a"), data(5, 2, 4, "b"), data(7, 1, 4, "c")), int64(4), 0)

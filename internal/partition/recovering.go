@@ -170,21 +170,21 @@ func (c *Core) believe(f *facts) {
 
 // readMore reads twice as much of a log that was not read whole, and goes on; false: all of it was read.
 func (c *Core) readMore(then func(*Core)) bool {
-	f := c.told
-	if f == nil || c.from <= c.log.Start {
+	if !c.readFurther() {
 		return false
 	}
 	c.syncThen, c.rebuilding, c.replayErr = then, true, nil
-	f.From = c.log.End - max(1, 2*(c.log.End-c.from))
-	c.believe(f)
 	return true
 }
 
 // stepBack reads from a lower offset when the log holds nothing from where it was read on: it ends in a gap, as a cut may leave it, and its last batch is not known. The gap is
 // doubled until that is reached.
-func (c *Core) stepBack() bool {
+func (c *Core) stepBack() bool { return c.upTo <= c.from && c.readFurther() }
+
+// readFurther begins to read anew, twice as far down as before, a log that has told what of it need not be read; false: all of it was read.
+func (c *Core) readFurther() bool {
 	f := c.told
-	if f == nil || c.from <= c.log.Start || c.upTo > c.from {
+	if f == nil || c.from <= c.log.Start {
 		return false
 	}
 	f.From = c.log.End - max(1, 2*(c.log.End-c.from))

@@ -2,8 +2,6 @@ package replicareader
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
@@ -13,15 +11,7 @@ import (
 // FuzzWholeBatches: of whatever a broker answers only a beginning of whole, checked batches in order is taken, within the limit but for the first one; otherwise it is said how
 // many bytes the first one has, or why it cannot be read.
 func FuzzWholeBatches(f *testing.F) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "kafka", "recorded", "*.batches"))
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recorded answers: %v", err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, b := range fuzzbound.Recorded(f) {
 		f.Add(b, int64(0), 1<<20)
 		f.Add(b[:len(b)-1], int64(2), 100)
 	}
