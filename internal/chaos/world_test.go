@@ -229,7 +229,7 @@ func (w *world) words() string {
 
 // offsets are the high watermarks of all partitions that are mirrored, or their log starts.
 func (w *world) offsets(start bool) (map[clienthistory.Partition]int64, error) {
-	ctx, stop := context.WithTimeout(w.t.Context(), 5*time.Second)
+	ctx, stop := context.WithTimeout(w.t.Context(), askBound)
 	defer stop()
 	ask := w.c.Admin().ListEndOffsets
 	if start {
@@ -282,7 +282,7 @@ func (w *world) whole() {
 	w.t.Helper()
 	w.c.WaitReady()
 	eventually(w.t, "all replicas are in sync", func() (bool, string) {
-		ctx, stop := context.WithTimeout(w.t.Context(), 5*time.Second)
+		ctx, stop := context.WithTimeout(w.t.Context(), askBound)
 		defer stop()
 		topics, err := w.c.Admin().ListTopicsWithInternal(ctx)
 		if err != nil {

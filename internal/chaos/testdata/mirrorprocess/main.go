@@ -24,6 +24,9 @@ import (
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
 )
 
+// orderBound is the longest that an order may take: less than the test waits for its answer, and far more than it takes on a machine that is busy.
+const orderBound = 4 * time.Minute
+
 type process struct {
 	talk.Setup
 	destination *Destination
@@ -71,7 +74,7 @@ func main() {
 }
 
 func (p *process) open() (err error) {
-	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), orderBound)
 	defer stop()
 	if p.destination, err = OpenDestination(p.Dir); err != nil {
 		return err
@@ -112,7 +115,7 @@ func (p *process) open() (err error) {
 }
 
 func (p *process) obey(o talk.Order, a *talk.Answer) (err error) {
-	ctx, stop := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), orderBound)
 	defer stop()
 	switch o.Do {
 	case "status":
