@@ -136,6 +136,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	txnabort                    pure   the ABORT markers and the MIRROR_PID_RESET that end a mirror
 	txncut                      pure   which transactions a failover tears apart, and the newest cut at which none is torn
 	internal/batch              pure   the bytes of record batches
+	internal/recordreader              the records of batches, whatever their compression
 	internal/partition          pure   the core of one partition: Step(event) → effects
 	internal/closest            pure   the name that a mistyped one was meant to be
 	internal/secret             pure   which settings are secret, and references to secrets kept elsewhere

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/recordreader"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -329,7 +330,7 @@ func (a *alone) add(side int, h *batch.Header, records []held) (other int64, cer
 		return 0, false, false
 	}
 	for _, r := range records {
-		key := fingerprint(timestamp(h, r.record), int64(h.LeaderEpoch), h.ProducerID, int64(len(r.record.Key)), int64(len(r.record.Value)), r.record.Key, r.record.Value)
+		key := fingerprint(recordreader.Timestamp(h, r.record), int64(h.LeaderEpoch), h.ProducerID, int64(len(r.record.Key)), int64(len(r.record.Value)), r.record.Key, r.record.Value)
 		if offset, there := put(&a.records, key); there && !found {
 			other, found = offset, true
 		}

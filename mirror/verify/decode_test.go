@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/fuzzbound"
+	"github.com/clustermirror/clustermirror/internal/recordreader"
 )
 
 // The bound that is known before anything is decompressed is never below what comes out, and not more above it than a block.
@@ -22,9 +23,9 @@ func TestTheSizeOfCompressedRecordsIsBoundedBeforehand(t *testing.T) {
 		for codec := range codecs {
 			small := compress(codec, plain)
 			for _, most := range []int{len(plain) - 1, len(plain) + 4<<20} {
-				got, err := newDecoder(most).decompress(small, codec)
+				got, err := newDecoder(most).Decompress(small, codec)
 				switch {
-				case most < len(plain) && !errors.Is(err, errSize):
+				case most < len(plain) && !errors.Is(err, recordreader.ErrSize):
 					t.Errorf("codec %d, %d bytes with %d allowed: %d bytes, %v", codec, len(plain), most, len(got), err)
 				case most >= len(plain) && (err != nil || !bytes.Equal(got, plain)):
 					t.Errorf("codec %d, %d bytes with %d allowed: %d bytes, %v", codec, len(plain), most, len(got), err)
@@ -39,7 +40,7 @@ func TestABombIsRefusedBeforeItTakesMemory(t *testing.T) {
 		bomb := compress(codec, make([]byte, 64<<20))
 		d := newDecoder(1 << 20)
 		fuzzbound.Run(t, 128<<10, func() { // 9 MiB are allowed
-			if _, err := d.decompress(bomb, codec); !errors.Is(err, errSize) {
+			if _, err := d.Decompress(bomb, codec); !errors.Is(err, recordreader.ErrSize) {
 				t.Errorf("codec %d: %v", codec, err)
 			}
 		})
@@ -57,10 +58,10 @@ func TestFramedSnappyIsRead(t *testing.T) {
 		}
 		framed = append(binary.BigEndian.AppendUint32(framed, uint32(len(block))), block...)
 	}
-	if got, err := newDecoder(1000).decompress(framed, batch.CodecSnappy); err != nil || !bytes.Equal(got, plain) {
+	if got, err := newDecoder(1000).Decompress(framed, batch.CodecSnappy); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := newDecoder(700).decompress(framed, batch.CodecSnappy); !errors.Is(err, errSize) {
+	if _, err := newDecoder(700).Decompress(framed, batch.CodecSnappy); !errors.Is(err, recordreader.ErrSize) {
 		t.Errorf("%v", err)
 	}
 }
@@ -74,13 +75,13 @@ func TestRecordsOfAnyCodecAreRead(t *testing.T) {
 		if err != nil || batch.Check(b, &h) != nil {
 			t.Fatal(err)
 		}
-		records, err := newDecoder(1<<20).records(b, &h)
+		records, err := newDecoder(1<<20).Records(b, &h)
 		if err != nil || len(records) != 4 {
 			t.Fatalf("codec %d: %v, %v", codec, records, err)
 		}
 		for i, want := range c.records {
 			got := records[i]
-			if h.BaseOffset+int64(got.OffsetDelta) != want.offset || timestamp(&h, &got) != want.time || !sameBytes(got.Key, want.key) || !sameBytes(got.Value, want.value) || len(got.Headers) != len(want.headers) {
+			if h.BaseOffset+int64(got.OffsetDelta) != want.offset || recordreader.Timestamp(&h, &got) != want.time || !sameBytes(got.Key, want.key) || !sameBytes(got.Value, want.value) || len(got.Headers) != len(want.headers) {
 				t.Errorf("codec %d, record %d: %+v", codec, i, got)
 			}
 		}

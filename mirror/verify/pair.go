@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/recordreader"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -24,13 +25,24 @@ type compared struct {
 	records    []held             // in the order of offsets; nil if equal and not asked for
 }
 
+// decoder reads records, and compares them.
+type decoder struct{ *recordreader.Reader }
+
+func newDecoder(most int) *decoder { return &decoder{recordreader.New(most)} }
+
+// codecBits are those of the attributes that name the compression; horizonBit is the delete horizon's (KIP-534).
+const (
+	codecBits  = 0x07
+	horizonBit = 0x40
+)
+
 // one reads a batch that only one side has.
 func (d *decoder) one(f *front, lacks int) compared {
 	if err := batch.Check(f.b, &f.h); err != nil {
 		return compared{difference: garbage(f, 1-lacks, err)}
 	}
-	records, err := d.records(f.b, &f.h)
-	if err == errSize {
+	records, err := d.Records(f.b, &f.h)
+	if err == recordreader.ErrSize {
 		return compared{size: true}
 	}
 	if err != nil {
@@ -71,12 +83,12 @@ func (d *decoder) pair(a, b *front, read bool) compared {
 	if field := lasting(&a.h, &b.h); field != "" {
 		return compared{difference: headerDiffers(a, b, field)}
 	}
-	ra, err := d.records(a.b, &a.h)
-	rb, errB := d.records(b.b, &b.h)
+	ra, err := d.Records(a.b, &a.h)
+	rb, errB := d.Records(b.b, &b.h)
 	if err == nil {
 		err = errB
 	}
-	if err == errSize {
+	if err == recordreader.ErrSize {
 		return compared{size: true}
 	}
 	if err != nil {
@@ -134,17 +146,9 @@ func lasting(a, b *batch.Header) string {
 	return ""
 }
 
-// timestamp is a record's time: the batch's where the broker sets it, otherwise relative to what, with a delete horizon, is no time of a record (KIP-534).
-func timestamp(h *batch.Header, r *batch.Record) int64 {
-	if h.LogAppendTime() {
-		return h.MaxTimestamp
-	}
-	return h.BaseTimestamp + r.TimestampDelta
-}
-
 func recordDifference(ha *batch.Header, a *batch.Record, hb *batch.Header, b *batch.Record) string {
 	switch {
-	case timestamp(ha, a) != timestamp(hb, b):
+	case recordreader.Timestamp(ha, a) != recordreader.Timestamp(hb, b):
 		return "timestamp"
 	case !sameBytes(a.Key, b.Key):
 		return "key"
@@ -171,7 +175,7 @@ func latestFits(a *front, ra []batch.Record, b *front, rb []batch.Record, same b
 	}
 	latest := func(f *front, records []batch.Record) (most int64, any bool) {
 		for i := range records {
-			if t := timestamp(&f.h, &records[i]); i == 0 || t > most {
+			if t := recordreader.Timestamp(&f.h, &records[i]); i == 0 || t > most {
 				most = t
 			}
 		}

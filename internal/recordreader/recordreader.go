@@ -1,4 +1,5 @@
-package verify
+// Package recordreader reads the records of batches, whatever their compression, in bounded memory. It is the one place in this module that decompresses.
+package recordreader
 
 import (
 	"bytes"
@@ -13,31 +14,40 @@ import (
 	"github.com/clustermirror/clustermirror/internal/batch"
 )
 
-// errSize: a batch's records would take more memory than they may.
-var errSize = errors.New("verify: the batch's records take more than Options.MaxBatch")
+// ErrSize: a batch's records would take more memory than they may.
+var ErrSize = errors.New("the records of the batch take more memory than they may")
 
-// decoder reads the records of batches, whatever their compression, in bounded memory.
-type decoder struct {
+// Reader reads records. Safe for concurrent use.
+type Reader struct {
 	most  int // bytes that a batch's records may take
 	codec kgo.Decompressor
 }
 
-func newDecoder(most int) *decoder { return &decoder{most: most, codec: kgo.DefaultDecompressor()} }
+// New returns a reader of batches whose records take at most that many bytes.
+func New(most int) *Reader { return &Reader{most: most, codec: kgo.DefaultDecompressor()} }
 
-// records reads the records of one whole batch that passed batch.Check. Errors: errSize, and what is wrong with the records.
-func (d *decoder) records(b []byte, h *batch.Header) ([]batch.Record, error) {
+// Timestamp is a record's time in milliseconds: the batch's where the broker sets it, otherwise relative to what, with a delete horizon, is no time of a record (KIP-534).
+func Timestamp(h *batch.Header, r *batch.Record) int64 {
+	if h.LogAppendTime() {
+		return h.MaxTimestamp
+	}
+	return h.BaseTimestamp + r.TimestampDelta
+}
+
+// Records reads the records of one whole batch that passed batch.Check. They alias b where it is not compressed. Errors: ErrSize, and what is wrong with the records, a *batch.CorruptError.
+func (r *Reader) Records(b []byte, h *batch.Header) ([]batch.Record, error) {
 	codec := h.Codec()
 	if h.RecordCount == 0 {
 		return nil, nil
 	}
 	if codec == batch.CodecNone {
-		if len(b) > d.most {
-			return nil, errSize
+		if len(b) > r.most {
+			return nil, ErrSize
 		}
 		return inOrder(b, h)
 	}
-	plain, err := d.decompress(b[batch.HeaderSize:], codec)
-	if errors.Is(err, errSize) {
+	plain, err := r.Decompress(b[batch.HeaderSize:], codec)
+	if errors.Is(err, ErrSize) {
 		return nil, err
 	}
 	if err != nil {
@@ -45,17 +55,11 @@ func (d *decoder) records(b []byte, h *batch.Header) ([]batch.Record, error) {
 	}
 	// The same batch as its producer had it before it was compressed.
 	same := *h
-	same.Attributes &^= codecBits
+	same.Attributes &^= int16(codec)
 	whole := append(make([]byte, batch.HeaderSize, batch.HeaderSize+len(plain)), plain...)
 	same.Length = int32(len(whole) - (h.Size() - int(h.Length)))
 	return inOrder(whole, &same)
 }
-
-// codecBits are those of the attributes that name the compression; horizonBit is the delete horizon's (KIP-534).
-const (
-	codecBits  = 0x07
-	horizonBit = 0x40
-)
 
 // inOrder reads records and checks that their offsets rise within the batch.
 func inOrder(b []byte, h *batch.Header) ([]batch.Record, error) {
@@ -73,12 +77,12 @@ func inOrder(b []byte, h *batch.Header) ([]batch.Record, error) {
 	return records, nil
 }
 
-// decompress is bounded before it begins: the client's decompressor bounds a batch at 2 GiB only.
-func (d *decoder) decompress(src []byte, codec int8) ([]byte, error) {
+// Decompress is bounded before it begins: the client's decompressor bounds a batch at 2 GiB only.
+func (r *Reader) Decompress(src []byte, codec int8) ([]byte, error) {
 	var size int
 	switch codec {
 	case batch.CodecGzip:
-		return d.gunzip(src)
+		return r.gunzip(src)
 	case batch.CodecSnappy:
 		size = snappySize(src)
 	case batch.CodecLZ4:
@@ -86,24 +90,24 @@ func (d *decoder) decompress(src []byte, codec int8) ([]byte, error) {
 	case batch.CodecZstd:
 		size = zstdSize(src)
 	}
-	if size > d.most {
-		return nil, errSize
+	if size > r.most {
+		return nil, ErrSize
 	}
-	plain, err := d.codec.Decompress(src, kgo.CompressionCodecType(codec))
-	if err == nil && len(plain) > d.most {
-		return nil, errSize
+	plain, err := r.codec.Decompress(src, kgo.CompressionCodecType(codec))
+	if err == nil && len(plain) > r.most {
+		return nil, ErrSize
 	}
 	return plain, err
 }
 
-func (d *decoder) gunzip(src []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(src))
+func (r *Reader) gunzip(src []byte) ([]byte, error) {
+	unzipped, err := gzip.NewReader(bytes.NewReader(src))
 	if err != nil {
 		return nil, err
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, int64(d.most)+1))
-	if len(plain) > d.most {
-		return nil, errSize
+	plain, err := io.ReadAll(io.LimitReader(unzipped, int64(r.most)+1))
+	if len(plain) > r.most {
+		return nil, ErrSize
 	}
 	return plain, err
 }
