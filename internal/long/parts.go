@@ -24,31 +24,27 @@ var parts = map[string]func(ctx context.Context, r *run) error{
 	"sim": func(ctx context.Context, r *run) error {
 		err := r.command(ctx, "go", "run", "./internal/simulator/simulate", fmt.Sprintf("-from=%d", r.seed), "-seeds=0", fmt.Sprintf("-for=%v", r.long))
 		for _, mark := range []string{"seeds:", "failovers:", "violations:"} {
-			r.sum(mark)
+			err = errors.Join(err, r.sum(mark))
 		}
 		return err
 	},
 	"chaos": func(ctx context.Context, r *run) error {
 		err := r.command(ctx, "go", "test", "./internal/chaos", "-count=1", "-v", "-run=^TestChaos$", fmt.Sprintf("-timeout=%v", r.long+30*time.Minute), fmt.Sprintf("-chaos.for=%v", r.long),
 			fmt.Sprintf("-chaos.seed=%d", r.seed))
-		r.sum("violations:")
-		return err
+		return errors.Join(err, r.sum("violations:"))
 	},
 	"fuzz": func(ctx context.Context, r *run) error {
 		err := r.command(ctx, "go", "run", "./internal/fuzzrun", fmt.Sprintf("-for=%v", r.long))
-		r.last()
-		return err
+		return errors.Join(err, r.last())
 	},
 	"mutants": func(ctx context.Context, r *run) error {
 		err := r.command(ctx, "go", "run", "./internal/mutate", fmt.Sprintf("-for=%v", r.long), fmt.Sprintf("-seed=%d", r.seed))
-		r.last()
-		return err
+		return errors.Join(err, r.last())
 	},
 	"bugs": func(ctx context.Context, r *run) error {
 		r.long = bugsBound
 		err := r.bounded(ctx, "go", "run", "./internal/simulator/seeded")
-		r.last()
-		return err
+		return errors.Join(err, r.last())
 	},
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -102,24 +103,26 @@ func (r *run) add(line string) {
 	}
 }
 
-// sum adds the figures of the last line that contains mark.
-func (r *run) sum(mark string) {
+// sum adds the figures of the last line that contains mark. A command that printed none has shown nothing, whatever its exit status: a test that was skipped passes.
+func (r *run) sum(mark string) error {
 	for i := len(r.lines) - 1; i >= 0; i-- {
 		if strings.Contains(r.lines[i], mark) {
 			r.add(r.lines[i])
-			return
+			return nil
 		}
 	}
+	return fmt.Errorf("it printed no %q", mark)
 }
 
 // last takes the last line of a command as its figures.
-func (r *run) last() {
+func (r *run) last() error {
 	for i := len(r.lines) - 1; i >= 0; i-- {
 		if l := r.lines[i]; l != "" && !strings.HasPrefix(l, "exit status") {
 			r.said = l
-			return
+			return nil
 		}
 	}
+	return errors.New("it printed nothing")
 }
 
 // row is a row of the table of long runs: part, date, duration, figures, command.

@@ -19,7 +19,9 @@ func TestFiguresAreSummed(t *testing.T) {
 		if err := r.command(t.Context(), "sh", "-c", "echo first; echo '"+line+"'; echo last"); err != nil {
 			t.Fatal(err)
 		}
-		r.sum("violations:")
+		if err := r.sum("violations:"); err != nil {
+			t.Error(err)
+		}
 	}
 	if row := r.row(nil); !strings.Contains(row, "| simulated hours: 3.5, faults: 10, violations: 1 |") || !strings.HasPrefix(row, "| sim |") {
 		t.Errorf("the row is %s", row)
@@ -38,6 +40,23 @@ func TestAFailedPartSaysSo(t *testing.T) {
 	}
 	if err := r.command(t.Context(), "go", "run", "./nowhere"); err == nil || !strings.Contains(err.Error(), "./nowhere is not in this module") {
 		t.Errorf("a part that is not there: %v", err)
+	}
+}
+
+// TestAPartThatShowedNothingFailed: a run whose test was skipped ends well, and there are no figures.
+func TestAPartThatShowedNothingFailed(t *testing.T) {
+	r := &run{name: "chaos", out: new(bytes.Buffer), began: time.Now()}
+	if err := r.command(t.Context(), "sh", "-c", "echo '--- SKIP: TestChaos'; echo ok"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.sum("violations:"); err == nil || !strings.Contains(r.row(err), `FAILED: it printed no "violations:"`) {
+		t.Errorf("the row is %s", r.row(err))
+	}
+	if err := r.command(t.Context(), "true"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.last(); err == nil {
+		t.Error("a command that printed nothing has figures")
 	}
 }
 
