@@ -80,6 +80,14 @@ func since(all []piece, start int64) []piece {
 	return all[i:]
 }
 
+// endOf is where a log ends; without batches that is its start.
+func endOf(all []piece, start int64) int64 {
+	if len(all) == 0 {
+		return start
+	}
+	return all[len(all)-1].next
+}
+
 // onDisk is one partition of the copy as it lies on disk.
 type onDisk struct {
 	Start, End  int64

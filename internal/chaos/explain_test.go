@@ -25,8 +25,8 @@ type permit struct {
 	since time.Time
 }
 
-// clocks is how much later than the mirror hears of it a broker may say that it has raised a log's start: it writes its log behind the deed.
-const clocks = time.Second
+// clocks is how much later than the mirror hears of it a broker may say that it has raised a log's start: it writes its log behind the deed, and may have to wait for a processor in between.
+const clocks = 5 * time.Second
 
 func where(x told) clienthistory.Partition {
 	return clienthistory.Partition{Topic: x.Topic, Partition: x.Partition}

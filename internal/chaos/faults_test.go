@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,29 +26,30 @@ import (
 type fault struct {
 	kind string
 	do   func(w *world)
-	slow bool // it takes half a minute where all else takes seconds
+	slow bool                // it takes half a minute where all else takes seconds
+	over func(w *world) bool // it cannot be done any more; nil: it always can
 }
 
 // faults is the fixed list. The seed gives the order.
 var faults = []fault{
-	{"broker killed", (*world).killBroker, false},
-	{"broker held up", (*world).holdBroker, false},
-	{"mirror killed", (*world).killMirror, false},
-	{"mirror taken over", (*world).takeOver, true},
-	{"mirror restarted", (*world).restartMirror, false},
-	{"network cut", (*world).cutNetwork, false},
-	{"network half open", (*world).halfOpen, false},
-	{"network black hole", (*world).blackHole, false},
-	{"network slow", (*world).slowNetwork, false},
-	{"rolling restart", (*world).rollingRestart, true},
-	{"unclean election", (*world).uncleanElection, true},
-	{"leaders moved", (*world).moveLeaders, false},
-	{"records deleted", (*world).deleteRecords, false},
-	{"retention", (*world).retention, false},
-	{"topic recreated", (*world).recreate, false},
-	{"disk full", (*world).fillDisk, false},
-	{"mirror paused", (*world).pauseMirror, false},
-	{"partitions grown", (*world).growPartitions, false},
+	{"broker killed", (*world).killBroker, false, nil},
+	{"broker held up", (*world).holdBroker, false, nil},
+	{"mirror killed", (*world).killMirror, false, nil},
+	{"mirror taken over", (*world).takeOver, true, nil},
+	{"mirror restarted", (*world).restartMirror, false, nil},
+	{"network cut", (*world).cutNetwork, false, nil},
+	{"network half open", (*world).halfOpen, false, nil},
+	{"network black hole", (*world).blackHole, false, nil},
+	{"network slow", (*world).slowNetwork, false, nil},
+	{"rolling restart", (*world).rollingRestart, true, nil},
+	{"unclean election", (*world).uncleanElection, true, nil},
+	{"leaders moved", (*world).moveLeaders, false, nil},
+	{"records deleted", (*world).deleteRecords, false, nil},
+	{"retention", (*world).retention, false, nil},
+	{"topic recreated", (*world).recreate, false, nil},
+	{"disk full", (*world).fillDisk, false, nil},
+	{"mirror paused", (*world).pauseMirror, false, nil},
+	{"partitions grown", (*world).growPartitions, false, (*world).grown},
 }
 
 // midst is called in the middle of a fault: now and then the mirror is killed there too.
@@ -140,6 +141,10 @@ func (w *world) killMirror() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	whole, _, cutErr := cut(left.log)
+	if end := endOf(whole, left.Start); end < before {
+		w.found = append(w.found, finding{"bytes", orders + "-0", fmt.Sprintf("a process said that the copy ends at %d, and was killed: on disk it ends at %d", before, end)})
+	}
 	w.startMirror()
 	w.show("mirror killed", "kill -9 when orders-0 was copied up to %d; %d bytes were left on disk", before, len(left.log))
 	eventually(w.t, "the copy is there again", func() (bool, string) {
@@ -147,7 +152,6 @@ func (w *world) killMirror() {
 		return p.State == statemachine.Mirroring && p.End >= before, fmt.Sprintf("it ends at %d, and ended at %d; %s", p.End, before, w.words())
 	})
 	now, err := readCopy(w.m.Dir, orders, 0)
-	whole, _, cutErr := cut(left.log)
 	kept := 0
 	for _, p := range whole {
 		kept += len(p.raw)
@@ -166,35 +170,66 @@ func (w *world) restartMirror() {
 	w.show("mirror restarted", "closed in order, process %d → %d", before, w.m.Pid())
 }
 
-// dataFiles are the data files of a copy, by path below its folder.
-func dataFiles(dir string) (map[string][]byte, error) {
-	all := map[string][]byte{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), "data-") {
-			return err
-		}
-		below, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		all[below], err = os.ReadFile(path)
-		return err
-	})
-	return all, err
+// overtaken is one partition of a process that was held up, and whose work another one has taken over.
+type overtaken struct {
+	before, after    onDisk // the process's own
+	successor        onDisk
+	sourceStart, end int64 // of the source when the process was held up
 }
 
-// wokeUp judges one file of a process that was held up, and whose work another one has taken over. It may have been held up in the middle of a call: that one goes on, and adds what
-// the successor has at the same place. Anything else is a change by somebody who had lost the partition.
-func wokeUp(before, after, successor []byte) (added int, problem string) {
-	switch {
-	case bytes.Equal(before, after):
-		return 0, ""
-	case !bytes.HasPrefix(after, before):
-		return 0, "has changed its copy when it went on"
-	case !bytes.HasPrefix(successor, after):
-		return 0, "has added to its copy what its successor does not have there"
+// judge says what the process added when it went on, and whether that was wrong. It may have been held up in the middle of a call: that one goes on, with what the process knew by then,
+// and its successor has the same. Anything else is a change by somebody who had lost the partition.
+func (o overtaken) judge() (added int64, problem string) {
+	var logs [3][]piece
+	for i, d := range []onDisk{o.before, o.after, o.successor} {
+		var err error
+		if logs[i], _, err = cut(d.log); err != nil {
+			return 0, "has a copy that cannot be read: " + err.Error()
+		}
 	}
-	return len(after) - len(before), ""
+	before, after, successor := since(logs[0], o.after.Start), since(logs[1], o.after.Start), logs[2]
+	was, is := max(endOf(before, 0), o.after.Start), endOf(after, o.after.Start)
+	switch {
+	case o.after.Open != o.before.Open:
+		return 0, "has opened its copy to clients, or closed it"
+	case o.after.LeaderEpoch < o.before.LeaderEpoch || o.after.LeaderEpoch > max(o.before.LeaderEpoch, o.successor.LeaderEpoch):
+		return 0, fmt.Sprintf("has changed its leader epoch from %d to %d when it went on; its successor's is %d", o.before.LeaderEpoch, o.after.LeaderEpoch, o.successor.LeaderEpoch)
+	case o.after.Start < o.before.Start || o.after.Start > max(o.before.Start, o.sourceStart):
+		return 0, fmt.Sprintf("has moved its log's start from %d to %d when it went on; the source's was %d when it was held up", o.before.Start, o.after.Start, o.sourceStart)
+	case !beginsWith(after, before):
+		return 0, "has changed its copy when it went on"
+	case !beginsWith(since(successor, o.after.Start), since(after, o.successor.Start)):
+		return 0, "has added to its copy what its successor does not have there"
+	case is > max(was, o.end):
+		return 0, fmt.Sprintf("has added to its copy, which ends at %d now, when it went on; the source ended at %d when it was held up", is, o.end)
+	}
+	return is - was, ""
+}
+
+// beginsWith says whether a log begins with all of another one.
+func beginsWith(log, first []piece) bool {
+	return len(first) <= len(log) && slices.EqualFunc(log[:len(first)], first, func(a, b piece) bool { return bytes.Equal(a.raw, b.raw) })
+}
+
+// copies reads all partitions of a copy. No process may be at work on it.
+func (w *world) copies(dir string) map[clienthistory.Partition]onDisk {
+	w.t.Helper()
+	metas, err := filepath.Glob(filepath.Join(dir, "topics", "*", "*", "meta"))
+	if err == nil && len(metas) == 0 {
+		err = errors.New("no partitions")
+	}
+	all := map[clienthistory.Partition]onDisk{}
+	for _, path := range metas {
+		folder := filepath.Dir(path)
+		n, notNumber := strconv.ParseInt(filepath.Base(folder), 10, 32)
+		at := clienthistory.Partition{Topic: filepath.Base(filepath.Dir(folder)), Partition: int32(n)}
+		d, unreadable := readCopy(dir, at.Topic, at.Partition)
+		all[at], err = d, errors.Join(err, notNumber, unreadable)
+	}
+	if err != nil {
+		w.t.Fatalf("%s: %v", dir, err)
+	}
+	return all
 }
 
 // holdUnlocked holds a process up outside of the moments in which it has the lock of the states' folder, or its place in the queue for it: a process that stands still with the lock keeps
@@ -232,10 +267,8 @@ func (w *world) takeOver() {
 	if err := os.CopyFS(filepath.Join(w.folder, fmt.Sprintf("copy-%d", w.disks)), os.DirFS(first.Dir)); err != nil {
 		w.t.Fatal(err)
 	}
-	before, err := dataFiles(first.Dir)
-	if err != nil || len(before) == 0 {
-		w.t.Fatalf("%d data files: %v", len(before), err)
-	}
+	before := w.copies(first.Dir)
+	starts, ends := w.mustOffsets(true), w.mustOffsets(false)
 	w.startMirror()
 	w.inStep()
 	w.midst()
@@ -252,19 +285,25 @@ func (w *world) takeOver() {
 	if err := first.close(); err != nil {
 		w.t.Logf("%s closed with: %v", first.Name, err) // it was fenced
 	}
-	after, err := dataFiles(first.Dir)
-	if err != nil {
-		w.t.Fatal(err)
+	after := w.copies(first.Dir)
+	w.m.Hold()
+	successor := w.copies(w.m.Dir)
+	w.m.Release()
+	finished := 0 // appends that had begun before it was held up
+	for at := range after {
+		if _, had := before[at]; !had {
+			w.found = append(w.found, finding{"gate", at.String(), fmt.Sprintf("a process that was held up for %v has a partition that it did not have", took)})
+		}
 	}
-	finished := 0 // calls that had begun before it was held up
-	successor, err := dataFiles(w.m.Dir)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, path := range slices.Sorted(maps.Keys(after)) {
-		added, problem := wokeUp(before[path], after[path], successor[path])
+	for at, was := range before {
+		is, has := after[at]
+		if !has {
+			w.found = append(w.found, finding{"gate", at.String(), fmt.Sprintf("a process that was held up for %v has removed its copy", took)})
+			continue
+		}
+		added, problem := overtaken{before: was, after: is, successor: successor[at], sourceStart: starts[at], end: ends[at]}.judge()
 		if problem != "" {
-			w.found = append(w.found, finding{"gate", path, fmt.Sprintf("a process that was held up for %v %s", took, problem)})
+			w.found = append(w.found, finding{"gate", at.String(), fmt.Sprintf("a process that was held up for %v %s", took, problem)})
 		}
 		if added > 0 {
 			finished++
@@ -273,7 +312,7 @@ func (w *world) takeOver() {
 	if !stood {
 		w.t.Fatalf("%s was not held up to the end, the kernel says %q", first.Name, now)
 	}
-	w.show("mirror taken over", "held up for %v; %s has gone on; the first one: %s; its %d files are what they were, but for %d calls that had begun", took.Round(time.Millisecond), w.m.Name, says, len(after), finished)
+	w.show("mirror taken over", "held up for %v; %s has gone on; the first one: %s; its %d partitions are what they were, but for %d appends that had begun", took.Round(time.Millisecond), w.m.Name, says, len(after), finished)
 	if len(w.found) == 0 {
 		os.RemoveAll(first.Dir)
 	}
@@ -472,6 +511,10 @@ func (w *world) retention() {
 
 func (w *world) recreate() {
 	w.inStep()
+	eventually(w.t, "there is something to drop", func() (bool, string) {
+		p := w.one(reborn, 0)
+		return p.End > p.Start, w.words()
+	})
 	w.endReborn()
 	ctx, stop := context.WithTimeout(w.t.Context(), bound)
 	defer stop()
@@ -522,6 +565,9 @@ func (w *world) fillDisk() {
 				largest = max(largest, info.Size())
 			}
 		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // the mirror is at work: another file has taken its place
+		}
 		return err
 	})
 	if err != nil {
@@ -566,8 +612,9 @@ func (w *world) pauseMirror() {
 	})
 	end := w.one(short, 0).End
 	w.midst()
+	var start int64
 	eventually(w.t, "retention has overtaken the mirror", func() (bool, string) {
-		start := w.mustOffsets(true)[clienthistory.Partition{Topic: short}]
+		start = w.mustOffsets(true)[clienthistory.Partition{Topic: short}]
 		return start > end, fmt.Sprintf("the source starts at %d, the copy ends at %d", start, end)
 	})
 	if now := w.one(short, 0).End; now != end {
@@ -575,16 +622,18 @@ func (w *world) pauseMirror() {
 	}
 	w.m.do(order{Do: "resume", Topics: topics})
 	e := w.told(n, "what retention took from it", func(e told) bool { return e.Kind == "RecordsLost" && e.Topic == short && e.From == end })
+	if e.To < start {
+		w.found = append(w.found, finding{"report", short + "-0", fmt.Sprintf("the source began at %d when the mirror went on at %d, and it tells less: %s", start, end, e.Text)})
+	}
 	w.show("mirror paused", "short-0 stood at %d; %s", end, e.Text)
 }
+
+// grown says that plain has grown enough.
+func (w *world) grown() bool { return w.load.partitions[plain].Load() >= 9 }
 
 func (w *world) growPartitions() {
 	l := w.load
 	n := l.partitions[plain].Load()
-	if n >= 9 {
-		w.moveLeaders() // it has grown enough
-		return
-	}
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	req.TimeoutMillis = 10_000
 	rt := kmsg.NewCreatePartitionsRequestTopic()

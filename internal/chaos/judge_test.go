@@ -29,6 +29,7 @@ type partitionEvidence struct {
 	copy        []piece
 	rest        int // bytes behind the last whole batch of the copy
 	disk        onDisk
+	had         int64 // where the copy ended when the source was killed
 	report      result
 	clients     []clienthistory.Produce // to the copy, once it was open
 }
@@ -62,11 +63,7 @@ func judge(e evidence) (found []finding) {
 		for _, producer := range slices.Sorted(maps.Keys(open)) {
 			bad("open", "the transaction of producer %d from offset %d on has no end in the copy", producer, open[producer])
 		}
-		end := p.disk.Start
-		if n := len(p.copy); n > 0 {
-			end = p.copy[n-1].next
-		}
-		final.Logs = append(final.Logs, clienthistory.Log{Cluster: copied, Partition: p.at, Records: seen, End: end})
+		final.Logs = append(final.Logs, clienthistory.Log{Cluster: copied, Partition: p.at, Records: seen, End: endOf(p.copy, p.disk.Start)})
 		turn := clienthistory.Turn{At: clienthistory.Moment(1 << 62), Partition: p.at, From: source, To: copied, Offset: p.report.FinalOffset, Lost: clienthistory.Above(p.report.FinalOffset)}
 		for _, c := range p.clients {
 			turn.At = min(turn.At, c.Start)
@@ -99,6 +96,8 @@ func (p *partitionEvidence) judgeReport(bad verdict) {
 		bad("report", "it is %v: %s", r.State, r.Err)
 	case r.FinalOffset < 0 || r.ResetAt < r.FinalOffset || r.OpensAt != r.ResetAt+1:
 		bad("report", "final offset %d, reset at %d, opens at %d", r.FinalOffset, r.ResetAt, r.OpensAt)
+	case r.FinalOffset < p.had:
+		bad("missing", "the copy ended at %d when the source was killed, and its final offset is %d", p.had, r.FinalOffset)
 	case !p.disk.Open:
 		bad("gate", "the failover is done and the log on disk is closed")
 	}

@@ -1,9 +1,12 @@
 package chaos_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,20 +90,41 @@ func (p *process) close() error {
 	return nil
 }
 
-// readEvents reads what the mirror has told so far, in all its processes.
-func readEvents(path string) (all []told, err error) {
-	b, err := os.ReadFile(path)
+// readEvents reads what the mirror has told, in all its processes, behind the first from bytes of the file: whole lines, since one may be being written. size is how many bytes they are.
+func readEvents(path string, from int64) (all []told, size int64, err error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	for line := range strings.Lines(string(b)) {
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, from, math.MaxInt64-from))
+	if err != nil {
+		return nil, 0, err
+	}
+	b = b[:bytes.LastIndexByte(b, '\n')+1]
+	for line := range bytes.Lines(b) {
 		var e told
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			return nil, fmt.Errorf("event %.200s: %w", line, err)
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, 0, fmt.Errorf("event %.200s: %w", line, err)
 		}
 		all = append(all, e)
 	}
-	return all, nil
+	return all, int64(len(b)), nil
+}
+
+// within waits for something that calls back, for no longer than bound.
+func within(t *testing.T, what string, wait func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(bound):
+		t.Fatalf("after %v still not: %s", bound, what)
+	}
 }
 
 // eventually asks until done, with short pauses: neither brokers nor another process can call back.

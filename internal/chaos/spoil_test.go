@@ -66,6 +66,10 @@ var spoilers = []spoil{
 		p.copy = slices.Delete(p.copy, n-1, n)
 		return true
 	}},
+	{"a failover that takes back what the copy had", "missing", func(p *partitionEvidence, _ *evidence) bool {
+		p.had = p.report.FinalOffset + 1
+		return true
+	}},
 	{"a batch twice", "order", func(p *partitionEvidence, _ *evidence) bool {
 		p.copy = slices.Insert(p.copy, len(p.copy)/3, p.copy[len(p.copy)/3])
 		return true

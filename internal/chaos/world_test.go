@@ -51,6 +51,9 @@ type world struct {
 	generation int // of reborn
 	endReborn  func()
 
+	heard     []told // what was read of the file of events
+	heardSize int64
+
 	effects  []effect
 	deep     int // faults within faults
 	deleted  map[clienthistory.Partition]int64
@@ -140,7 +143,7 @@ func (w *world) startLoad(seed uint64) {
 	w.bear()
 	w.t.Cleanup(func() {
 		l.stop()
-		l.running.Wait()
+		within(w.t, "the clients end", l.running.Wait)
 	})
 }
 
@@ -151,7 +154,7 @@ func (w *world) bear() {
 	ended := make(chan struct{})
 	w.endReborn = func() {
 		stop()
-		<-ended
+		within(w.t, "the clients of "+reborn+" end", func() { <-ended })
 	}
 	one := &load{began: w.load.began, seeds: w.load.seeds, seed: w.load.seed + uint64(w.generation), ctx: ctx, partitions: w.load.partitions, writers: 1000 + uint32(w.generation)*10}
 	one.produce(ctx, 20*time.Millisecond, []string{reborn}, kgo.ProducerBatchCompression(kgo.NoCompression()))
@@ -177,11 +180,12 @@ func (w *world) show(kind, format string, args ...any) {
 // events are all that the mirror's processes have told.
 func (w *world) events() []told {
 	w.t.Helper()
-	all, err := readEvents(filepath.Join(w.folder, "events"))
+	more, size, err := readEvents(filepath.Join(w.folder, "events"), w.heardSize)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return all
+	w.heard, w.heardSize = append(w.heard, more...), w.heardSize+size
+	return w.heard
 }
 
 // told waits for an event behind the first n.
@@ -331,6 +335,7 @@ func (w *world) end() {
 	for at := range starts {
 		leaders[at] = w.c.Describe(at.Topic, at.Partition)
 	}
+	had := w.status()
 	for _, id := range w.c.Brokers() {
 		w.c.Kill(id)
 	}
@@ -346,7 +351,7 @@ func (w *world) end() {
 		w.found = append(w.found, finding{"report", "failover", failed.Err})
 	}
 	l.stop()
-	l.running.Wait()
+	within(w.t, "the clients end", l.running.Wait)
 	reports := map[clienthistory.Partition]result{}
 	for _, r := range failed.Results {
 		reports[clienthistory.Partition{Topic: r.Topic, Partition: r.Partition}] = r
@@ -383,7 +388,7 @@ func (w *world) end() {
 			w.found = append(w.found, finding{"bytes", at.String(), err.Error()})
 			continue
 		}
-		p.report, p.clients = reports[at], clients[at]
+		p.report, p.clients, p.had = reports[at], clients[at], had[at].End
 		e.partitions = append(e.partitions, p)
 	}
 	w.evidence = e
