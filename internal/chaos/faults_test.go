@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/clienthistory"
@@ -409,6 +410,24 @@ func (w *world) slowNetwork() {
 	w.show("network slow", "an answer takes %v", took.Round(time.Millisecond))
 }
 
+// allowUnclean says whether frail may be led by a broker that is not in sync. It may only while a fault wants that: on a busy machine brokers miss their heartbeats, and records that they
+// have acknowledged would be lost at the source at any time, without anybody who knows of it.
+func (w *world) allowUnclean(allowed bool) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("unclean elections are allowed: %t", allowed), func() (bool, string) {
+		ctx, stop := context.WithTimeout(w.t.Context(), askBound)
+		defer stop()
+		changed, err := w.c.Admin().AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: "unclean.leader.election.enable", Value: kadm.StringPtr(strconv.FormatBool(allowed))}}, frail)
+		if err == nil && len(changed) != 1 {
+			err = fmt.Errorf("the answer names %d topics", len(changed))
+		}
+		for _, c := range changed {
+			err = errors.Join(err, c.Err)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
 // uncleanElection: broker 3 falls behind, broker 2 writes on alone and dies, broker 3 is elected. What only broker 2 had is lost at the source, and the copy has to follow.
 func (w *world) uncleanElection() {
 	w.whole()
@@ -431,9 +450,11 @@ func (w *world) uncleanElection() {
 		w.t.Fatal(err)
 	}
 	w.midst()
+	w.allowUnclean(true)
 	at, since := w.load.now(), time.Now()
 	w.c.Resume(3)
 	now := w.c.WaitPartition(frail, 0, "broker 3 leads", func(p kafkatest.Partition) bool { return p.Leader == 3 && p.LeaderEpoch > was.LeaderEpoch })
+	w.allowUnclean(false)
 	turn := int64(-1)
 	eventually(w.t, "the new leader has written", func() (bool, string) {
 		log, _, err := cut(w.c.SegmentBytes(frail, 0, 3))

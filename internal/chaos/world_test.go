@@ -31,7 +31,7 @@ const (
 	plain    = "plain"    // nothing is ever lost; grows
 	orders   = "orders"   // transactions; nothing is ever lost
 	payments = "payments" // transactions that began in orders; DeleteRecords
-	frail    = "frail"    // one in-sync replica is enough, and unclean elections are allowed
+	frail    = "frail"    // one in-sync replica is enough, and a fault allows unclean elections for a while
 	short    = "short"    // keeps records for a few seconds
 	reborn   = "reborn"   // is deleted and made again
 )
@@ -105,7 +105,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	for name, topic := range map[string]kafkatest.Topic{
 		plain: everywhere(3, two), orders: everywhere(3, two), payments: everywhere(2, two), reborn: everywhere(1, two),
 		short: everywhere(1, map[string]string{"min.insync.replicas": "2", "retention.ms": "2500", "segment.ms": "1000"}),
-		frail: {Assignment: [][]int32{{2, 3}}, Configs: map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}},
+		frail: {Assignment: [][]int32{{2, 3}}, Configs: map[string]string{"min.insync.replicas": "1"}},
 	} {
 		topic.Name = name
 		w.c.CreateTopic(topic)
