@@ -128,21 +128,26 @@ func (p *partitionEvidence) judgeOrder(bad verdict) {
 	}
 }
 
+// compared is where the offsets begin that both the copy and the source's files have. They end at the final offset.
+func (p *partitionEvidence) compared() int64 {
+	switch {
+	case len(p.source) > 0:
+		return max(p.disk.Start, p.source[0].base)
+	case p.trimmed:
+		return p.report.FinalOffset
+	}
+	return p.disk.Start
+}
+
 // judgeBytes holds the copy below its final offset against the disks of the source.
 func (p *partitionEvidence) judgeBytes(bad verdict) {
-	start := p.disk.Start
-	if start > p.sourceStart {
-		bad("start", "the copy begins at %d, the source at %d", start, p.sourceStart)
+	if p.disk.Start > p.sourceStart {
+		bad("start", "the copy begins at %d, the source at %d", p.disk.Start, p.sourceStart)
 	}
-	if len(p.source) > 0 && p.source[0].base > start {
-		if !p.trimmed {
-			bad("start", "the source's files begin at %d, the copy at %d, and nobody deleted anything", p.source[0].base, start)
-		}
-		start = p.source[0].base
+	if len(p.source) > 0 && p.source[0].base > p.disk.Start && !p.trimmed {
+		bad("start", "the source's files begin at %d, the copy at %d, and nobody deleted anything", p.source[0].base, p.disk.Start)
 	}
-	if len(p.source) == 0 && p.trimmed {
-		start = p.report.FinalOffset
-	}
+	start := p.compared()
 	mine := before(since(p.copy, start), p.report.FinalOffset)
 	p.compare(mine, before(since(p.source, start), p.report.FinalOffset), func(kind, format string, args ...any) { bad(kind, "leader's disk: "+format, args...) })
 	for _, id := range slices.Sorted(maps.Keys(p.replicas)) {
