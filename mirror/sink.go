@@ -132,7 +132,27 @@ func syncFolder(folder string) error {
 type SinkFile struct {
 	TopicPartition
 	From, To int64
+	N        int    // 0, and one more for each time that other records of the same range were dropped
 	Batches  []byte // whole batches, for Batches
+}
+
+// ParseSinkFileName says what the path of a file that a FileSink wrote tells of it, TOPIC/PARTITION/FROM.TO.N.log at its end. Nothing is read.
+func ParseSinkFileName(path string) (SinkFile, error) {
+	folder := filepath.Dir(path)
+	partition, err := strconv.ParseInt(filepath.Base(folder), 10, 32)
+	s := SinkFile{TopicPartition: TopicPartition{filepath.Base(filepath.Dir(folder)), int32(partition)}}
+	parts := strings.Split(filepath.Base(path), ".")
+	if err != nil || len(parts) != 4 || parts[3] != "log" {
+		return SinkFile{}, errors.New("the name is not TOPIC/PARTITION/FROM.TO.N.log")
+	}
+	from, errFrom := strconv.ParseInt(parts[0], 10, 64)
+	to, errTo := strconv.ParseInt(parts[1], 10, 64)
+	n, errN := strconv.Atoi(parts[2])
+	if err := errors.Join(errFrom, errTo, errN); err != nil {
+		return SinkFile{}, fmt.Errorf("the name is not TOPIC/PARTITION/FROM.TO.N.log: %w", err)
+	}
+	s.From, s.To, s.N = from, to, n
+	return s, nil
 }
 
 // ReadSinkFile reads a file that a FileSink wrote and checks it: every batch is whole and its checksum right, and together they are the range that the name says.
@@ -141,20 +161,10 @@ func ReadSinkFile(path string) (SinkFile, error) {
 	fail := func(s SinkFile, format string, args ...any) (SinkFile, error) {
 		return s, fmt.Errorf("mirror: sink file %s: %w", path, fmt.Errorf(format, args...))
 	}
-	var s SinkFile
-	folder := filepath.Dir(path)
-	partition, err := strconv.ParseInt(filepath.Base(folder), 10, 32)
-	parts := strings.Split(filepath.Base(path), ".")
-	if err != nil || len(parts) != 4 || parts[3] != "log" {
-		return fail(s, "the name is not TOPIC/PARTITION/FROM.TO.N.log")
+	s, err := ParseSinkFileName(path)
+	if err != nil {
+		return fail(s, "%w", err)
 	}
-	s.TopicPartition = TopicPartition{filepath.Base(filepath.Dir(folder)), int32(partition)}
-	from, errFrom := strconv.ParseInt(parts[0], 10, 64)
-	to, errTo := strconv.ParseInt(parts[1], 10, 64)
-	if err := errors.Join(errFrom, errTo); err != nil {
-		return fail(s, "the name is not TOPIC/PARTITION/FROM.TO.N.log: %w", err)
-	}
-	s.From, s.To = from, to
 	if s.Batches, err = os.ReadFile(path); err != nil {
 		return fail(s, "%w", err)
 	}
