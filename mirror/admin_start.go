@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -308,7 +309,7 @@ func (c *call) running(s *ControlState, ok func(topic string) bool) []string {
 // stopExcluded stops topics of this mirror that a filter excludes now, in the write that changes the filter: each is in the result, so in its plan and in the history.
 func (c *call) stopExcluded(s *ControlState, r *Result, topics []string) error {
 	for _, topic := range topics {
-		changed, err := c.stop(s, topic, nil)
+		changed, err := c.stop(s, topic, time.Time{}, nil)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -32,8 +34,11 @@ type StopOptions struct {
 	AllTopics bool
 	// Partial allows stopping a part of a topic set.
 	Partial bool
-	DryRun  bool
-	Intent  Intent
+	// Drain is how long a partition whose source still answers may go on copying before it is stopped, at most: it is stopped as soon as it has all that the source has. One whose source does not
+	// answer, or that is not mirroring, is stopped at once. 0: all are, and the source is not touched. A stop that is repeated may make the time shorter, and never longer.
+	Drain  time.Duration
+	DryRun bool
+	Intent Intent
 }
 
 // PauseOptions belong to Pause.
@@ -66,9 +71,16 @@ type RecoverOptions struct {
 // For the whole request: InvalidRequest (nothing named; the intent; part of a topic set), InvalidRegularExpression, UnknownClusterMirror (with patterns or AllTopics).
 // Per topic: UnknownTopicOrPartition (in no mirror, and the destination does not have it), UnknownClusterMirror, TopicNotInClusterMirror.
 func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Result, error) {
-	c, err := a.begin(ctx, verbStop, o.DryRun, o.Intent, topics, o.Patterns, o.AllTopics, o.Partial)
+	request := []any{topics, o.Patterns, o.AllTopics, o.Partial}
+	if o.Drain != 0 {
+		request = append(request, o.Drain)
+	}
+	c, err := a.begin(ctx, verbStop, o.DryRun, o.Intent, request...)
 	if err != nil {
 		return c.nothing(err)
+	}
+	if o.Drain < 0 {
+		return c.nothing(a.refuse(InvalidRequest, "", "a drain of %v is none; 0 stops at once", o.Drain))
 	}
 	if err := c.checkRequest(topics, o.AllTopics, len(o.Patterns) > 0); err != nil {
 		return c.nothing(err)
@@ -84,6 +96,10 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		return c.nothing(err)
 	}
 	unopened, episodes := c.unopened(ctx), c.episodes(ctx)
+	var drainUntil time.Time
+	if o.Drain > 0 {
+		drainUntil = c.begun.Add(o.Drain).Round(0).UTC()
+	}
 	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
 		var out outcome
 		if err := c.strict("a stop, which opens topics for clients,", r.Clusters); err != nil {
@@ -112,9 +128,13 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 				out.changed, out.detail = len(r.Settings) > 0, changeWords(r.Settings)
 			}
 		}
+		if o.Drain > 0 {
+			out.detail = strings.TrimSpace(out.detail + fmt.Sprintf(" drain %v", o.Drain))
+			out.notes = append(out.notes, fmt.Sprintf("for %v at most, partitions whose source answers are mirrored on until they have all that it has; the others are stopped at once", o.Drain))
+		}
 		before := s.Clone()
 		for _, topic := range names {
-			changed, err := c.stop(s, topic, missing[topic])
+			changed, err := c.stop(s, topic, drainUntil, missing[topic])
 			x := TopicResult{Topic: topic, Err: err, Changed: changed, Opens: err == nil}
 			if err == nil && !changed {
 				if _, err := c.reported(topic); err != nil {
@@ -263,11 +283,12 @@ func (c *call) unopened(ctx context.Context) map[string]bool {
 	return late
 }
 
-func (c *call) stop(s *ControlState, topic string, missing error) (bool, error) {
+func (c *call) stop(s *ControlState, topic string, drainUntil time.Time, missing error) (bool, error) {
 	wish, want, err := c.member(s, topic, missing)
-	if err != nil || want == statemachine.WantStopped {
+	if err != nil || want == statemachine.WantStopped && !drainUntil.Before(wish.DrainUntil) {
 		return false, err
 	}
+	wish.DrainUntil = drainUntil
 	wish.MirrorName = statemachine.MirrorNameValue(c.cfg.Mirror, statemachine.WantStopped) // its consents mean nothing from now on; to take them out needs more rights than a stop
 	s.Set(wish)
 	return true, nil

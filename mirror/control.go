@@ -127,6 +127,8 @@ type TopicWish struct {
 	Consents []Consent
 	// Recover counts how often Recover was asked for: a Mirror that sees it grow tries the topic's failed partitions again.
 	Recover int64
+	// DrainUntil is until when the stop of a partition waits for what its source still has, at most (StopOptions.Drain); zero: it does not. It means nothing where no stop is wanted.
+	DrainUntil time.Time
 }
 
 // Reports is what processes said of themselves and of their partitions.

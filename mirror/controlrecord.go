@@ -236,7 +236,11 @@ type (
 		SourceClusterID string   `json:"sourceClusterId"`
 		Upstream        []string `json:"upstream,omitempty"`
 	}
-	presentValue struct { // of a stop and of a pause: that it is there is all
+	stopValue struct { // that it is there says that a stop is wanted
+		Version    int       `json:"version"`
+		DrainUntil time.Time `json:"drainUntil,omitzero"`
+	}
+	presentValue struct { // of a pause: that it is there is all
 		Version int `json:"version"`
 	}
 	recoverValue struct {
@@ -371,7 +375,7 @@ func encodeControl(s *ControlState) (map[string][]byte, error) {
 		put(topicValue{controlVersion, mirror, w.AdoptedFrom}, topicRecord, w.Topic)
 		switch want {
 		case statemachine.WantStopped:
-			put(presentValue{controlVersion}, stopRecord, w.Topic)
+			put(stopValue{controlVersion, w.DrainUntil}, stopRecord, w.Topic)
 		case statemachine.WantPaused:
 			put(presentValue{controlVersion}, pauseRecord, w.Topic)
 		}
@@ -405,14 +409,14 @@ func encodeControl(s *ControlState) (map[string][]byte, error) {
 type controlReader struct {
 	state    ControlState
 	topics   map[string]*TopicWish // MirrorName is the mirror alone until end
-	stopped  map[string]bool
+	stopped  map[string]stopValue
 	paused   map[string]bool
 	recovers map[string]int64
 	consents map[string][]Consent
 }
 
 func newControlReader() *controlReader {
-	return &controlReader{topics: map[string]*TopicWish{}, stopped: map[string]bool{}, paused: map[string]bool{}, recovers: map[string]int64{}, consents: map[string][]Consent{}}
+	return &controlReader{topics: map[string]*TopicWish{}, stopped: map[string]stopValue{}, paused: map[string]bool{}, recovers: map[string]int64{}, consents: map[string][]Consent{}}
 }
 
 // add reads one record. What is history or a report is left alone.
@@ -440,16 +444,18 @@ func (r *controlReader) add(k controlKey, value []byte) error {
 			return &ControlRecordError{k.String(), err}
 		}
 		r.topics[k.names[0]] = &TopicWish{Topic: k.names[0], MirrorName: v.Mirror, AdoptedFrom: v.AdoptedFrom}
-	case stopRecord, pauseRecord:
+	case stopRecord:
+		var v stopValue
+		if err := decode(&v); err != nil {
+			return err
+		}
+		r.stopped[k.names[0]] = v
+	case pauseRecord:
 		var v presentValue
 		if err := decode(&v); err != nil {
 			return err
 		}
-		if k.recordType == stopRecord {
-			r.stopped[k.names[0]] = true
-		} else {
-			r.paused[k.names[0]] = true
-		}
+		r.paused[k.names[0]] = true
 	case recoverRecord:
 		var v recoverValue
 		if err := decode(&v); err != nil {
@@ -493,8 +499,8 @@ func (r *controlReader) add(k controlKey, value []byte) error {
 func (r *controlReader) end() (ControlState, error) {
 	for topic, w := range r.topics {
 		want := statemachine.WantMirroring
-		if r.stopped[topic] {
-			want = statemachine.WantStopped
+		if stop, ok := r.stopped[topic]; ok {
+			want, w.DrainUntil = statemachine.WantStopped, stop.DrainUntil
 		} else if r.paused[topic] {
 			want = statemachine.WantPaused
 		}

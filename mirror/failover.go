@@ -112,7 +112,7 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 	if len(topics) == 0 {
 		return r, fmt.Errorf("%w: no topic is in mirror %s here, so nothing was failed over; start its topics (what the store holds of them is kept), then fail over", ErrIncomplete, m.cfg.Name)
 	}
-	result, err := m.admin.Stop(ctx, topics, StopOptions{Partial: plan.Partial, Intent: intentOf("failover", plan.Hash(), plan.Reason)})
+	result, err := m.admin.Stop(ctx, topics, StopOptions{Partial: plan.Partial, Drain: plan.Drain, Intent: intentOf("failover", plan.Hash(), plan.Reason)})
 	if len(result.Topics) == 0 && err != nil {
 		return r, err
 	}

@@ -34,6 +34,7 @@ type Mirror struct {
 	lease     lease
 	reopening *reopening // the Source, where the mirror opens it itself; else nil
 	following following
+	draining  draining
 	loading   loading
 	desk      desk
 	syncing   *syncing
@@ -95,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 		m.cfg.Source = m.reopening
 	}
 	m.tuning, _ = cfg.tuned(nil)
-	m.following = following{m: m}
+	m.following, m.draining.m = following{m: m}, m
 	m.loading = loading{m: m, turn: make(semaphore, 1)}
 	m.lease = lease{m: m, asking: make(semaphore, 1), asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
@@ -291,7 +292,7 @@ func (m *Mirror) reconcile() error {
 			t = &topicRun{name: w.Topic}
 			m.topics[w.Topic] = t
 		}
-		changed := t.wish.MirrorName != w.MirrorName || !slices.Equal(t.wish.Consents, w.Consents)
+		changed := t.wish.MirrorName != w.MirrorName || !t.wish.DrainUntil.Equal(w.DrainUntil) || !slices.Equal(t.wish.Consents, w.Consents)
 		if changed {
 			t.tries, t.notBefore = 0, time.Time{}
 		}
@@ -320,7 +321,7 @@ func (m *Mirror) reconcile() error {
 			m.spawn(func() { m.begin(t, runners) })
 		default:
 			for _, r := range runners {
-				r.send(wishEvent(w))
+				m.draining.tell(r, w, r.state())
 			}
 		}
 		if provision {
@@ -422,7 +423,7 @@ func (m *Mirror) begin(t *topicRun, runners []*runner) {
 		if stale {
 			r.close()
 		} else {
-			r.send(wishEvent(wish))
+			m.draining.tell(r, wish, r.state())
 		}
 	}
 	m.stateChanged()
@@ -434,7 +435,7 @@ func (m *Mirror) decided(topic string, version int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.topics[topic]
-	return m.followed >= version && t != nil && !t.checking && !slices.ContainsFunc(t.partitions, func(r *runner) bool { return !r.decided() })
+	return m.followed >= version && t != nil && !t.checking && !slices.ContainsFunc(t.partitions, func(r *runner) bool { return !r.decided() || m.draining.holds(r) })
 }
 
 func wishEvent(w TopicWish) partition.Event {
@@ -618,7 +619,7 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 		}
 		r.send(ev)
 		r.send(partition.Event{Kind: partition.Tuned, Policy: policy})
-		r.send(wishEvent(wish))
+		m.draining.tell(r, wish, ev.Record.State)
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ type FailoverOptions struct {
 	Fresh time.Duration
 	// Partial allows failing over a part of a topic set.
 	Partial bool
+	// Drain is how long partitions whose source still answers may go on copying before they are stopped, at most (StopOptions.Drain). 0: the source is not touched.
+	Drain time.Duration
 	// Reason is why, for the history: one line, at most 1000 characters.
 	Reason string
 }
@@ -42,7 +44,9 @@ type FailoverPlan struct {
 	GroupPlaces          []PlanGroupPlace    `json:"groupPlaces,omitempty"`  // where groups go on after the stop, by group, topic and partition
 	// GroupsUnlooked are partitions (TOPIC-NUMBER) that will be stopped, and whose groups were not looked at since their mirroring began: what the source has of them is not known.
 	GroupsUnlooked []string `json:"groupsUnlooked,omitempty"`
-	Reason         string   `json:"reason,omitempty"` // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
+	// Drain is FailoverOptions.Drain: what the copies get meanwhile is less loss than the plan says.
+	Drain  time.Duration `json:"drainNanoseconds,omitempty"`
+	Reason string        `json:"reason,omitempty"` // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
 
 	stops  int                          // of a description, which has no Partitions: how many will be stopped
 	looked map[TopicPartition]time.Time // of a description: when the process that has a partition looked at groups last; nil in a plan
@@ -86,7 +90,7 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 	plan := FailoverPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(), SourceError: s.SourceError,
 		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{}, Partial: o.Partial, Torn: []string{},
-		Unwanted: s.Unwanted, Reason: o.Reason,
+		Unwanted: s.Unwanted, Reason: o.Reason, Drain: o.Drain,
 	}
 	var known int64
 	never := false
@@ -252,6 +256,9 @@ func (p FailoverPlan) String() string {
 	}
 	if line := p.groupsLine(); line != "" {
 		t.line("%s", line)
+	}
+	if p.Drain > 0 {
+		t.line("DRAIN, at most %v: partitions whose source answers are mirrored on until they have all that it has, each by itself; the others are stopped at once.", p.Drain)
 	}
 	if p.SourceError == "" && slices.ContainsFunc(p.Partitions, func(x FailoverPartition) bool {
 		return x.Outcome == OutcomeStop && !x.SourceSeen.IsZero() && !x.Loss.AtLeast

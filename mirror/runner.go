@@ -489,6 +489,13 @@ func (r *runner) tell(ev partition.Event) {
 	r.send(ev)
 }
 
+// state is the partition's state now.
+func (r *runner) state() statemachine.State {
+	r.coreMu.Lock()
+	defer r.coreMu.Unlock()
+	return r.core.Status().Record.State
+}
+
 // status merges what the core knows with what the shell knows.
 func (r *runner) status(now time.Time) PartitionStatus {
 	r.coreMu.Lock()

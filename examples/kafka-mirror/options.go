@@ -20,7 +20,7 @@ type options struct {
 	reason, plan, sourceID, destinationID   string
 	allTopics, partial, purge, abandon      bool
 	dryRun, json, yes, wait, timeoutGiven   bool
-	timeout                                 time.Duration
+	timeout, drain                          time.Duration
 }
 
 // verb is what one may ask for, with the options that belong to it beside those of all verbs.
@@ -41,7 +41,7 @@ var verbs = []verb{
 	{"alter", "mirror mirror-config unset" + intent, "set settings of a mirror (--mirror-config), unset others (--unset)"},
 	{"delete", "mirror purge abandon wait" + intent, "take a mirror away; its topics stay as they are"},
 	{"start", chosen, "mirror topics"},
-	{"stop", chosen + " partial", "make topics writable at the destination: the failover"},
+	{"stop", chosen + " partial drain", "make topics writable at the destination: the failover"},
 	{"pause", chosen, "stop fetching; the topics stay read-only"},
 	{"resume", chosen, "fetch again"},
 	{"recover", chosen, "try failed partitions again now"},
@@ -78,6 +78,7 @@ func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
 	f.StringVar(&o.pattern, "topics-pattern", "", "regular expression `RE` (RE2, the whole name); --start and --stop put it into the mirror's filters")
 	f.BoolVar(&o.allTopics, "all-topics", false, "all topics, without those that the mirror excludes")
 	f.BoolVar(&o.partial, "partial", false, "stop a part of a topic set on purpose")
+	f.DurationVar(&o.drain, "drain", 0, "longest `TIME` that partitions whose source answers go on copying before they are stopped [0]")
 	f.BoolVar(&o.purge, "purge", false, "delete last mirror epochs too: a later failback copies everything again")
 	f.BoolVar(&o.abandon, "abandon", false, "let go of partitions that only the state store knows of, as topics that were deleted leave them")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and the plan's hash; change nothing")
