@@ -319,11 +319,13 @@ func (w *world) takeOver() {
 	}
 }
 
-// troubled waits until the mirror says that it cannot reach the source: as a whole, or for a partition.
-func (w *world) troubled(n int) told {
+// troubled waits until the mirror says that it cannot reach the source, of which this broker is named if one is, or cannot ask it about a partition.
+func (w *world) troubled(n int, brokers ...int32) told {
 	w.t.Helper()
-	return w.told(n, "of trouble with the source", func(e told) bool {
-		return e.Kind == "SourceTrouble" && !strings.HasSuffix(e.Text, "answers again") || e.Kind == "RetryScheduled" && strings.Contains(e.Text, "source")
+	return w.told(n, fmt.Sprintf("of trouble with the source %v", brokers), func(e told) bool {
+		named := func(id int32) bool { return strings.Contains(e.Text, fmt.Sprintf("source broker %d: ", id)) }
+		return e.Kind == "SourceTrouble" && !strings.HasSuffix(e.Text, "answers again") && (len(brokers) == 0 || slices.ContainsFunc(brokers, named)) ||
+			e.Kind == "RetryScheduled" && strings.Contains(e.Text, "the source cannot be asked")
 	})
 }
 
@@ -358,7 +360,7 @@ func (w *world) halfOpen() {
 	if broken == 0 {
 		w.t.Fatal("no connection was up")
 	}
-	e := w.troubled(n)
+	e := w.troubled(n, id)
 	w.show("network half open", "%d connections to broker %d lost their other end; %s", broken, id, e.Text)
 }
 
@@ -374,13 +376,17 @@ func (w *world) blackHole() {
 		return sum
 	}
 	began := passed()
-	e := w.troubled(n)
+	e := w.troubled(n, id)
 	w.midst()
 	if more := passed() - began; more > 64<<10 { // what was being written when it began
 		w.t.Fatalf("%d bytes came through the black hole", more)
 	}
+	mute := len(slices.DeleteFunc(p.Connections(), func(c proxy.Stat) bool { return !c.Open }))
 	p.SetLink(proxy.Link{})
-	w.show("network black hole", "broker %d: %d connections up; %s", id, len(p.Connections()), e.Text)
+	if mute == 0 {
+		w.t.Fatal("no connection is up in the black hole")
+	}
+	w.show("network black hole", "broker %d: %d connections up; %s", id, mute, e.Text)
 }
 
 func (w *world) slowNetwork() {
