@@ -30,6 +30,7 @@ type derived struct {
 	syncThen   func(*Core)
 	replayErr  error
 	firstBase  int64 // of the batch looked for by findBatch, −1 not seen
+	foundEpoch int32 // the highest leader epoch of what was read for it, −1 none
 }
 
 // ours is what was last known of the log while it was ours. A log whose leadership somebody else takes while it is mirrored is open, and what clients write there must not be
@@ -173,10 +174,11 @@ func (c *Core) replayed(e *Event) {
 		return
 	}
 	if !c.rebuilding {
-		if c.firstBase < 0 {
-			if h, _, err := batch.Next(e.Bytes); err == nil {
+		for h := range batch.All(e.Bytes) {
+			if c.firstBase < 0 {
 				c.firstBase = h.BaseOffset
 			}
+			c.foundEpoch = max(c.foundEpoch, h.LeaderEpoch)
 		}
 		return
 	}
@@ -295,7 +297,7 @@ func (c *Core) observe(b []byte) (int, error) {
 
 // findBatch finds where the batch begins that contains an offset inside the log, so that a cut there is known as what it is: the whole batch goes.
 func (c *Core) findBatch(offset int64, then answer) {
-	c.firstBase = -1
+	c.firstBase, c.foundEpoch = -1, -1
 	c.ask(Effect{Kind: Rebuild, Offset: offset, First: true}, then)
 }
 
@@ -317,6 +319,7 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 	switch kind {
 	case Append:
 		c.setLog(e.Log)
+		c.forgetHole()
 		c.sawOurs(c.appendEpoch)
 		if c.log.End != c.upTo {
 			c.dirty = true

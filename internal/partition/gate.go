@@ -19,7 +19,11 @@ const (
 	refreshEpoch             // a batch of an epoch above the one asked under: the metadata is old (F-38)
 	aboveEnd                 // a batch beyond the source's end: once it may be a broker that was quick, then it is damage
 	fenceFirst               // a batch of an epoch above the destination's
+	parted                   // a batch of an epoch below that of the one before it: no log has that, so the two logs part (decision 15)
 )
+
+// looksAgain says that the source is looked at anew before anything else is taken from it.
+func (k verdictKind) looksAgain() bool { return k == refreshEpoch || k == parted }
 
 // verdict is the gate's word on what comes after the last batch that was let through.
 type verdict struct {
@@ -49,8 +53,11 @@ func (c *Core) fetched(e *Event) {
 		c.again(fmt.Sprintf("the source's log starts at %d, above our offset %d, and answers the fetch all the same", f.LogStart, c.position()))
 		return
 	}
-	c.fetchTries, c.tries, c.waiting = 0, 0, ""
+	c.fetchTries, c.waiting = 0, ""
 	good, v := c.gate(f)
+	if len(good) > 0 || !v.kind.looksAgain() { // looks that bring nothing are counted on, or they would never end
+		c.tries = 0
+	}
 	if len(good) == 0 {
 		c.verdict = v
 		c.nothingWhole(f)
@@ -67,13 +74,15 @@ func (c *Core) fetched(e *Event) {
 		good = good[:n:n]
 	}
 	c.verdict = v
-	c.forgetHole()
+	if h, _, err := batch.Next(good); err == nil {
+		c.filledHole(h.BaseOffset)
+	}
 	c.append(good, (*Core).appended)
 }
 
 // gate checks the batches of a reply in order and returns the ones that may be appended: a slice of the reply. What stands behind them is in the verdict.
 func (c *Core) gate(f *Fetch) ([]byte, verdict) {
-	b, next := f.Records, c.position()
+	b, next, latest := f.Records, c.position(), c.epochs.Latest()
 	begin, end := 0, 0
 	empty := c.log.Start == c.log.End && next == c.log.End
 	for end < len(b) {
@@ -98,6 +107,8 @@ func (c *Core) gate(f *Fetch) ([]byte, verdict) {
 				}
 				begin, end = end+size, end+size
 				continue
+			case !empty && h.BaseOffset < c.log.End && c.endsInGap() && c.remotePart(c.recordsEnd()): // align cuts such a gap, where it can
+				return nil, verdict{kind: failed, message: c.remoteMessage(c.recordsEnd()), nonRetryable: true}
 			case !empty && h.BaseOffset < c.log.End:
 				return nil, verdict{kind: failed, message: fmt.Sprintf("destination diverged at %d: the source has one batch [%d, %d] there, we end inside it; the logs are compared again", next, h.BaseOffset, h.LastOffset())}
 			}
@@ -126,7 +137,10 @@ func (c *Core) gate(f *Fetch) ([]byte, verdict) {
 		if h.LeaderEpoch > c.log.LeaderEpoch {
 			return b[begin:end:end], verdict{kind: fenceFirst, epoch: h.LeaderEpoch}
 		}
-		next = h.NextOffset()
+		if h.LeaderEpoch < latest {
+			return b[begin:end:end], verdict{kind: parted, message: cannotProve(fmt.Sprintf("the source has a batch of epoch %d at %d, behind one of epoch %d", h.LeaderEpoch, h.BaseOffset, latest))}
+		}
+		next, latest = h.NextOffset(), h.LeaderEpoch
 		end += size
 		empty = false
 	}
@@ -260,9 +274,17 @@ func (c *Core) nothingWhole(f *Fetch) {
 // forgetHole forgets what empty replies have shown of a log that is another one now.
 func (c *Core) forgetHole() { c.nothingLeft, c.shownEnd = false, 0 }
 
+// filledHole forgets it where a batch begins inside of what was thought to be a hole. One that lies behind leaves the hole before it until it is appended.
+func (c *Core) filledHole(base int64) {
+	c.nothingLeft = c.nothingLeft && base >= c.provenEnd
+	if base < c.shownEnd {
+		c.shownEnd = 0
+	}
+}
+
 // processed goes on after a reply. The first one clears what failed before.
 func (c *Core) processed() {
-	failing := c.verdict.kind == failed || c.verdict.kind == refetch || c.verdict.kind == aboveEnd
+	failing := c.verdict.kind == failed || c.verdict.kind == refetch || c.verdict.kind == aboveEnd || c.verdict.kind.looksAgain()
 	if !failing && (c.rec.RetryAttempt != 0 || c.rec.ErrorMessage != "") {
 		c.persist(statemachine.ClearFailure(c.rec), nil, (*Core).afterReply)
 		return
@@ -300,6 +322,8 @@ func (c *Core) afterReply() {
 		c.fail(v.message, v.nonRetryable)
 	case refreshEpoch:
 		c.again(fmt.Sprintf("a batch of epoch %d at %d is newer than the source's metadata (epoch %d)", v.epoch, c.position(), c.askedUnder))
+	case parted:
+		c.again(v.message)
 	case fenceFirst:
 		c.fenceEpoch = v.epoch
 		c.abandon()

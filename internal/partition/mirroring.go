@@ -30,6 +30,7 @@ type mirroring struct {
 	shownEnd    int64 // the source's end in the last empty reply, above our position; 0: none since the log changed
 	localStart  int64 // where the source's leader's own disks began when it was asked last
 	provenEnd   int64 // F-05: the source's end up to which an empty reply has proved a hole
+	startAsked  int64 // where the log start was to be raised to last, beside a fetch
 	startDue    Token // of the wait before the log start is followed again, and how often that has failed
 	startTries  int
 	movedOn     bool // the source changed while a batch was being appended: enter anew afterwards
@@ -259,6 +260,7 @@ func (c *Core) followStart() {
 		return
 	}
 	if t := c.startTarget(); t > c.log.Start && c.src.LogStart <= c.position() {
+		c.startAsked = t
 		c.beside(Effect{Kind: RaiseStart, Offset: t})
 	}
 }
@@ -275,6 +277,9 @@ func (c *Core) besideDone(kind EffectKind, err error) {
 		c.followStart()
 	case err == nil:
 		c.startTries = 0
+		if c.startTarget() > c.startAsked { // more was replicated meanwhile, or the source's start rose further
+			c.followStart()
+		}
 	case c.rec.State == statemachine.Mirroring && c.fetching:
 		c.startTries++
 		c.startDue = c.emit(Effect{Kind: ScheduleRetry, Bound: c.backoff(c.startTries)})

@@ -55,10 +55,14 @@ func (c *Core) remotePart(to int64) bool {
 	return c.log.LowestCut > c.log.Start && to < c.log.LowestCut
 }
 
+func (c *Core) remoteMessage(to int64) string {
+	return fmt.Sprintf("cannot truncate into remote storage: the destination's log would have to be cut at %d, and can be cut down to %d only, because what lies below is in its remote storage. "+
+		"Nothing was changed. Keep the topic stopped, or delete it here, without tiered storage the next time, and start it anew", to, c.log.LowestCut)
+}
+
 // refuseRemote ends what would need such a cut: no retry can help.
 func (c *Core) refuseRemote(to int64) {
-	message := fmt.Sprintf("cannot truncate into remote storage: the destination's log would have to be cut at %d, and can be cut down to %d only, because what lies below is in its remote storage. "+
-		"Nothing was changed. Keep the topic stopped, or delete it here, without tiered storage the next time, and start it anew", to, c.log.LowestCut)
+	message := c.remoteMessage(to)
 	if c.rec.State == statemachine.Preparing {
 		c.refuseWith(message)
 		return

@@ -203,18 +203,39 @@ func (c *Core) taken(end int64) string {
 	return b.String()
 }
 
-// stopAbove goes on when the leader epoch is above the last mirror epoch.
+// stopAbove goes on when the leader epoch is one that clients may write in.
 func (c *Core) stopAbove(then func(*Core)) {
-	if !c.belowLME() {
-		then(c)
-		return
-	}
-	above := c.lme.Epoch + 1
-	c.ask(Effect{Kind: RaiseEpoch, Epoch: above}, func(c *Core, e *Event) {
-		if c.raised(e, above) {
+	c.clientsEpoch(func(c *Core, epoch int32, err error) {
+		switch {
+		case err != nil:
+			c.stopFailed(cannotReadItsEnd, err)
+		case c.log.LeaderEpoch >= epoch:
 			then(c)
+		default:
+			c.ask(Effect{Kind: RaiseEpoch, Epoch: epoch}, func(c *Core, e *Event) {
+				if c.raised(e, epoch) {
+					then(c)
+				}
+			})
 		}
 	})
+}
+
+const cannotReadItsEnd = "its end cannot be read"
+
+// clientsEpoch finds the leader epoch from which on clients may write: it is above the last mirror epoch, in which the source has written too. A log may come back from a restart with a lower leader epoch
+// than it had: then it is not below that of the marks either, and above those of what lies at the log's end.
+func (c *Core) clientsEpoch(then func(c *Core, epoch int32, err error)) {
+	if !c.belowLME() {
+		then(c, c.log.LeaderEpoch, nil)
+		return
+	}
+	epoch := max(c.lme.Epoch+1, c.rec.LeaderEpoch)
+	if c.log.Start == c.log.End {
+		then(c, epoch, nil)
+		return
+	}
+	c.findBatch(c.log.End-1, func(c *Core, e *Event) { then(c, max(epoch, c.foundEpoch+1), e.Err) })
 }
 
 func (c *Core) stopQuiesce() {
@@ -513,21 +534,29 @@ func (c *Core) reopen() {
 		if c.logLost() {
 			return
 		}
-		if !c.belowLME() {
+		c.clientsEpoch((*Core).reopenAt)
+	})
+}
+
+// reopenAt raises the leader epoch as far as it has to be, and opens the log.
+func (c *Core) reopenAt(epoch int32, err error) {
+	if err != nil {
+		c.reopenLater(fmt.Sprintf("%s: %v", cannotReadItsEnd, err))
+		return
+	}
+	if c.log.LeaderEpoch >= epoch {
+		c.reopenNow()
+		return
+	}
+	c.ask(Effect{Kind: RaiseEpoch, Epoch: epoch}, func(c *Core, e *Event) {
+		switch {
+		case e.Err != nil:
+			c.reopenLater(fmt.Sprintf("its leader epoch cannot be raised to %d, above the last mirror epoch %d: %v", epoch, c.lme.Epoch, e.Err))
+		case c.log.LeaderEpoch < epoch:
+			c.reopenLater(fmt.Sprintf("its leader epoch is %d after it was to be raised to %d", c.log.LeaderEpoch, epoch))
+		default:
 			c.reopenNow()
-			return
 		}
-		above := max(c.lme.Epoch+1, c.rec.LeaderEpoch)
-		c.ask(Effect{Kind: RaiseEpoch, Epoch: above}, func(c *Core, e *Event) {
-			switch {
-			case e.Err != nil:
-				c.reopenLater(fmt.Sprintf("its leader epoch cannot be raised above the last mirror epoch %d: %v", c.lme.Epoch, e.Err))
-			case c.belowLME():
-				c.reopenLater(fmt.Sprintf("its leader epoch is %d after it was to be raised to %d", c.log.LeaderEpoch, above))
-			default:
-				c.reopenNow()
-			}
-		})
 	})
 }
 

@@ -478,16 +478,17 @@ func (l *partitionLog) restore() bool {
 		return false
 	}
 	now := l.onDisk(l.leader)
-	n, common := 0, f.start
+	n := 0
 	for n < min(len(l.batches), len(f.batches)) && l.batches[n].m == f.batches[n].m {
 		n++
 	}
-	switch {
-	case n < len(l.batches):
-		common = l.batches[n].h.BaseOffset
-	case n > 0:
-		common = l.end
+	same := func(b *believed) int64 { // compaction may have left a gap behind what both have, in one of them
+		if n < len(b.batches) {
+			return b.batches[n].h.BaseOffset
+		}
+		return b.end
 	}
+	common := min(same(now), same(f))
 	if common < l.start || l.start != f.start { // retention stands between the two
 		return false
 	}

@@ -30,7 +30,7 @@ func (w *World) mirrorWrites(m *member, l, source *log, b Batch) {
 	} else {
 		w.must(false, "log matching", "invariant 1", "%v: the source never had [%d, %d] in these bytes", l.at, b.Base, b.Last)
 	}
-	m.hole = 0
+	m.hole, m.shown = 0, 0
 }
 
 // copied: a batch of the source is appended while MIRRORING (what is under way when that ends may land until LME is recorded), on top of the log that it lay on at the source.

@@ -36,7 +36,7 @@ func (w *World) mirrorCuts(m *member, l *log, end int64) {
 		w.must(s != stopping || v.Last >= m.safe && m.ended() == nil, "stop cut", "invariant 6, spec §5", "%v: a stop drops [%d, %d]; replicated was %d, recorded %+v", m.of, v.Base, v.Last, m.safe, m.end)
 		m.owes("dropped", v, l.start)
 	}
-	m.hole = 0
+	m.hole, m.shown = 0, 0
 }
 
 // known says whether the source knows that its own mirror from us had this batch. What was copied from the source since is not known to it.
@@ -77,7 +77,6 @@ func (w *World) mirrorRestarts(m *member, l *log, start int64) {
 	source, s := w.log(m.source), m.record.State
 	w.must(s == preparing || s == mirroring, "cut state", "spec §2", "%v begins again at %d in state %d", m.of, start, s)
 	w.must(s != mirroring || start <= l.end || m.proof.starts[0] > l.end && m.proof.starts[1] > l.end, "seen twice", "F-26, decision 16", "%v begins again at %d, end %d; the source's log started at %v when it was looked at last", m.of, start, l.end, m.proof.starts)
-	m.proof.topic = 0
 	w.must(start <= source.risen || len(l.batches) == 0, "restart", "decision 16", "%v begins again at %d; the source starts at %d", m.of, start, source.start)
 	for _, v := range l.batches {
 		has := source.ever[v.Bytes]

@@ -23,7 +23,7 @@ func (w *World) asked(m *member, l, source *log, v *version) {
 	if v.born < source.since {
 		return
 	}
-	w.must(p.topic == 0 || p.topic == source.since+1 || len(l.batches) == 0, "recreated", "F-28, decision 7", "%v: [%d, %d] is appended behind what was copied from a topic that was deleted", m.of, v.Base, v.Last)
+	w.must(p.topic == 0 || p.topic == source.since+1 || !slices.ContainsFunc(l.batches, func(o *version) bool { return o.who == Mirror && o.Kind == Data }), "recreated", "F-28, decision 7", "%v: [%d, %d] is appended behind what was copied from a topic that was deleted", m.of, v.Base, v.Last)
 	p.topic = source.since + 1
 }
 

@@ -286,6 +286,20 @@ var ruleStories = []struct {
 		}
 		t.copied(b, data(7, 1, 1))
 	}},
+	{"recreated", func(t *tale, wrong bool) { // what was lost of the old topic's copy binds nobody
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		t.wrote(a, data(0, 2, 1))
+		t.Appended(b, Mirror, "one", []Batch{data(0, 2, 1)}, true)
+		t.Deleted(a)
+		t.Created(a, 2, 1, true)
+		if !wrong {
+			t.World.Cut(b, Cluster, "", 0)
+			t.Appended(b, Cluster, "", []Batch{data(0, 2, 1)}, true)
+		}
+		t.wrote(a, data(2, 2, 1))
+		t.copied(b, data(2, 2, 1))
+	}},
 	{"order", func(t *tale, wrong bool) {
 		t.wrote(a, data(0, 2, 1))
 		t.wrote(a, data(pick(wrong, int64(1), 2), 2, 1))
@@ -352,6 +366,20 @@ var ruleStories = []struct {
 		}
 		t.wrote(a, data(6, 1, 1))
 		t.copied(b, data(6, 1, 1))
+	}},
+	{"log matching", func(t *tale, wrong bool) { // a leader that comes back has what compaction had taken, and no more than it had
+		t.mirrors()
+		t.wrote(a, data(6, 1, 1), data(7, 1, 1))
+		t.copied(b, data(6, 1, 1))
+		if !wrong {
+			t.Compacted(a, 6, 7, nil)
+		}
+		t.Cut(a, Cluster, "", pick(wrong, int64(7), 6))
+		if wrong {
+			t.Cut(a, Cluster, "", 6)
+		}
+		t.Restored(a, []Batch{data(7, 1, 1)})
+		t.copied(b, data(7, 1, 1))
 	}},
 	{"skipped", func(t *tale, wrong bool) {
 		t.mirrors()
@@ -486,6 +514,13 @@ var ruleStories = []struct {
 	{"used offset", func(t *tale, wrong bool) { // a batch behind the hole leaves it a hole, one within it does not
 		t.mirrors()
 		t.Fetched(ab, 6, 8, -1)
+		t.Fetched(ab, 6, 0, pick(wrong, int64(7), 8))
+		t.stops()
+		t.copied(b, marker(8, 2, Reset, -1))
+	}},
+	{"used offset", func(t *tale, wrong bool) { // as it does where nobody knows yet whether there is one
+		t.mirrors()
+		t.Fetched(ab, 6, 8, -2)
 		t.Fetched(ab, 6, 0, pick(wrong, int64(7), 8))
 		t.stops()
 		t.copied(b, marker(8, 2, Reset, -1))

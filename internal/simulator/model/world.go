@@ -116,7 +116,7 @@ func (w *World) member(of Of) *member {
 
 // forget is a partition that no state record is about.
 func (m *member) forget() {
-	m.record, m.consents, m.opened, m.beyond, m.proof = Record{State: unknown, Previous: unknown}, nil, -1, false, newProof()
+	m.record, m.consents, m.opened, m.beyond, m.proof = Record{State: unknown, Previous: unknown}, nil, -1, false, newProof(0)
 	m.need, m.told, m.saw, m.looked, m.aims = map[string][]gap{}, map[string][]gap{}, map[string]int64{}, map[string]int32{}, map[string]int64{}
 }
 
@@ -244,12 +244,15 @@ func (w *World) Lost(at At, end int64) {
 func (w *World) Restored(at At, batches []Batch) {
 	l := w.log(at)
 	for _, b := range batches {
-		who := Clients
-		if v := l.ever[b.Bytes]; v != nil {
-			who = v.who
+		v := l.ever[b.Bytes]
+		for _, o := range l.ever { // what compaction had taken is in its place again
+			if o.died == v.died && o.Base >= l.end && o.Last < b.Base {
+				o.born, o.died, l.alive = l.line, never, append(l.alive, o)
+			}
 		}
-		l.add(b, who)
+		l.add(b, v.who)
 	}
+	slices.SortFunc(l.alive, func(a, b *version) int { return cmp.Compare(a.Base, b.Base) })
 }
 
 // Follows: a mirror copies this source into its partition.
@@ -258,9 +261,8 @@ func (w *World) Follows(of Of, source At) { w.member(of).source = source }
 // Runs: a process took this partition of a mirror over; an earlier one must not change anything any more. It knows nothing of what an earlier one saw, and
 // compares the logs anew: a replica that had not followed a cut, and led by now, would be found out.
 func (w *World) Runs(of Of, process string) {
-	m, fresh := w.member(of), newProof()
-	fresh.topic = m.proof.topic
-	m.process, m.hole, m.proof, w.log(of.At).behind = process, 0, fresh, false
+	m := w.member(of)
+	m.process, m.hole, m.proof, w.log(of.At).behind = process, 0, newProof(m.proof.topic), false
 }
 
 // Policy: what a mirror does when the source's log starts above the copy's end (decision 16: restart, fail or keep), and the floor above which the log start is never followed (0: none).
@@ -296,7 +298,7 @@ func (w *World) Told(of Of, what string, from, to int64) {
 func (w *World) Fetched(of Of, at, end, base int64) {
 	m := w.member(of)
 	if m.fetched = true; base >= 0 {
-		m.shown, m.hole = 0, map[bool]int64{false: m.hole}[base < m.hole]
+		m.shown, m.hole = map[bool]int64{false: m.shown}[base < m.shown], map[bool]int64{false: m.hole}[base < m.hole]
 	} else if base == -2 {
 		m.shown = end
 	} else if end > 0 && w.log(of.At).end == at {
@@ -374,7 +376,7 @@ type answer struct {
 	end   int64
 }
 
-func newProof() proof { return proof{epoch: -1, looked: -1, line: never} }
+func newProof(topic int) proof { return proof{epoch: -1, looked: -1, line: never, topic: topic} }
 
 // Named: the source's metadata, or an answer of one of its brokers, named this leader epoch. −1: they name none.
 func (w *World) Named(of Of, epoch int32) {
@@ -390,8 +392,7 @@ func (w *World) Looked(of Of, epoch int32, start int64) {
 	if epoch >= 0 && epoch < p.looked {
 		return
 	}
-	p.looked = epoch
-	p.starts = [2]int64{p.starts[1], start}
+	p.looked, p.starts = epoch, [2]int64{p.starts[1], start}
 	if p.second != nil {
 		p.first, p.second = p.second, nil
 	}
