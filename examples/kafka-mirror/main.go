@@ -10,6 +10,8 @@
 //	kafka-mirror --bootstrap-server HOST:PORT --stop --mirror dr --all-topics --dry-run
 //	kafka-mirror --bootstrap-server HOST:PORT --failback --mirror dr --all-topics --dry-run
 //	kafka-mirror --settings
+//	kafka-mirror --dropped /var/lib/kafka-mirror/dropped
+//	kafka-mirror --dropped /var/lib/kafka-mirror/dropped --replay --bootstrap-server HOST:PORT --into orders-recovered
 //
 //	kafka-mirror acls --principal User:mirror
 //	kafka-mirror leave --config node.properties --report
@@ -20,6 +22,9 @@
 //
 // --wait waits until what is recorded has come about: MIRRORING after --start, --resume and --failback, STOPPED after --stop, PAUSED after --pause, not FAILED after --recover, a process
 // that runs the mirror after --create, and after --delete that its states are taken out. It shows a line for each change, on standard error if there is a document.
+//
+// --dropped is about records that a failback, or another cut, gave up: the folder in which the node kept them. It lists and prints them, and with --replay and --yes it writes those that were committed,
+// or never in a transaction, into a topic, each with headers that say where it was.
 //
 // # What needs consent
 //

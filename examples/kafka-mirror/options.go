@@ -18,7 +18,10 @@ type options struct {
 	bootstrap, commandConfig, store, mirror string
 	mirrorConfig, unset, topics, pattern    string
 	reason, plan, sourceID, destinationID   string
+	droppedDir, into                        string
 	allTopics, partial, purge, abandon      bool
+	print, replay, every                    bool
+	skip                                    int64
 	dryRun, json, yes, wait, timeoutGiven   bool
 	timeout, drain                          time.Duration
 }
@@ -47,6 +50,7 @@ var verbs = []verb{
 	{"recover", chosen, "try failed partitions again now"},
 	{"failback", chosen, "make this cluster the copy of the one that took over; what that one does not have is given up here, after consent"},
 	{"preflight", "mirror mirror-config topics", "what stands in the way of a mirror, at both clusters: rights, names, shapes; changes nothing"},
+	{"dropped", "topics print replay into every skip yes", "what was given up and is kept in folder DIR, behind the verb; --print shows the records, --replay writes them into a topic"},
 	{"history", "mirror", "who did what, when and why"},
 	{"settings", "", "all settings: name, default, what it is; needs no cluster"},
 }
@@ -66,8 +70,15 @@ func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
 	f.SetOutput(io.Discard) // a mistake is one line, not a page
 	asked := map[string]*bool{}
 	for _, v := range verbs {
-		asked[v.name] = f.Bool(v.name, false, v.doc)
+		if v.name != "dropped" {
+			asked[v.name] = f.Bool(v.name, false, v.doc)
+		}
 	}
+	asked["dropped"] = new(bool) // the one that takes a value
+	f.Func("dropped", "folder `DIR`", func(dir string) error {
+		o.droppedDir, *asked["dropped"] = dir, true
+		return nil
+	})
 	f.StringVar(&o.bootstrap, "bootstrap-server", "", "`HOST:PORT` of brokers of the destination cluster, separated by commas")
 	f.StringVar(&o.commandConfig, "command-config", "", "properties `FILE` with Kafka's client settings (security.protocol, sasl.*, ssl.* …), and how topics of the desired state are created")
 	f.StringVar(&o.store, "store", "", "folder `DIR` with the desired state, instead of --bootstrap-server")
@@ -81,6 +92,11 @@ func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
 	f.DurationVar(&o.drain, "drain", 0, "longest `TIME` that partitions whose source answers go on copying before they are stopped [0]")
 	f.BoolVar(&o.purge, "purge", false, "delete last mirror epochs too: a later failback copies everything again")
 	f.BoolVar(&o.abandon, "abandon", false, "let go of partitions that only the state store knows of, as topics that were deleted leave them")
+	f.BoolVar(&o.print, "print", false, "show the records that were given up")
+	f.BoolVar(&o.replay, "replay", false, "write the records that were given up into topic --into at --bootstrap-server; without --yes only say how many")
+	f.StringVar(&o.into, "into", "", "`TOPIC` to write into, which is there; of no mirror that has not stopped it")
+	f.BoolVar(&o.every, "every", false, "write also what no COMMIT was there for: aborted, open, unknown")
+	f.Int64Var(&o.skip, "skip", 0, "leave out the first `N` records that would be written: an earlier run has written them")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and the plan's hash; change nothing")
 	f.BoolVar(&o.wait, "wait", false, "wait until what is recorded has come about, 10m or --timeout; progress is a line for each change")
 	f.BoolVar(&o.json, "json", false, "one JSON document on standard output")
@@ -165,6 +181,10 @@ func (o *options) check(takes []string) error {
 	}
 	switch {
 	case o.verb == "settings":
+	case o.verb == "dropped":
+		if err := o.checkDropped(); err != nil {
+			return err
+		}
 	case (o.bootstrap == "") == (o.store == ""):
 		return usage("one of --bootstrap-server HOST:PORT and --store DIR is needed: where the desired state is")
 	case o.store != "" && o.commandConfig != "":
@@ -175,7 +195,7 @@ func (o *options) check(takes []string) error {
 		return usage("--create needs --mirror-config FILE, with bootstrap.servers=HOST:PORT of the source in it")
 	case o.verb == "alter" && o.mirrorConfig == "" && o.unset == "":
 		return usage("--alter needs --mirror-config FILE, --unset NAMES, or both")
-	case slices.Contains(takes, "topics") && ways != 1 && o.verb != "preflight":
+	case slices.Contains(takes, "topics") && ways != 1 && o.verb != "preflight" && o.verb != "dropped":
 		return usage("--%s needs exactly one of --topics NAMES, --topics-pattern RE and --all-topics", o.verb)
 	case o.wait && o.dryRun:
 		return usage("--wait waits for what is recorded, and --dry-run records nothing: leave one of the two out")
@@ -193,7 +213,7 @@ func split(list string) []string {
 // help is what -help prints.
 func help() string {
 	var b strings.Builder
-	b.WriteString("Usage: kafka-mirror (--bootstrap-server HOST:PORT [--command-config FILE] | --store DIR) VERB [OPTION …]\n       kafka-mirror --settings\n")
+	b.WriteString("Usage: kafka-mirror (--bootstrap-server HOST:PORT [--command-config FILE] | --store DIR) VERB [OPTION …]\n       kafka-mirror --settings\n       kafka-mirror --dropped DIR [--topics NAMES] [--print | --bootstrap-server HOST:PORT --replay --into TOPIC [--yes]]\n")
 	for _, s := range subcommands() {
 		fmt.Fprintf(&b, "       kafka-mirror %s %s\n                    %s\n", s.name, s.takes, s.doc)
 	}

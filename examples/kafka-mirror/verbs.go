@@ -32,6 +32,9 @@ func (p *program) do(ctx context.Context) (err error) {
 	if p.verb == "settings" {
 		return p.showSettings(mirror.SettingDefinitions())
 	}
+	if p.verb == "dropped" {
+		return p.dropped(ctx)
+	}
 	if p.wait {
 		p.waits = waitBound
 		if p.timeoutGiven {

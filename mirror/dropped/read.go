@@ -47,6 +47,16 @@ func (s State) String() string { return stateNames[s] }
 // MarshalText writes the state's name.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText reads the state's name.
+func (s *State) UnmarshalText(b []byte) error {
+	i := slices.Index(stateNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("dropped: %.20q is no state of a transaction", b)
+	}
+	*s = State(i)
+	return nil
+}
+
 // Transaction is what is known of the transaction that a batch is of, or that a marker ends.
 type Transaction struct {
 	State  State
