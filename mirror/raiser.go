@@ -52,8 +52,8 @@ func (a *raiser) run() {
 				it.r.done(it.token, fmt.Errorf("destination did not raise the leader epoch of %s-%d to %d", it.r.tp.Topic, it.r.tp.Partition, it.epoch))
 			case asked && !raised:
 				it.r.done(it.token, fmt.Errorf("raising the destination's leader epoch to %d: %w", it.epoch, err))
-			default:
-				it.r.done(it.token, nil)
+			default: // somebody may have the log by now, and what is written under the new epoch is then theirs
+				it.r.askOwner(it.token)
 			}
 		}
 	}

@@ -84,6 +84,35 @@ func TestTheLeaderEpochOfWhoTookTheLogIsNotRecorded(t *testing.T) {
 	})
 }
 
+// Somebody who takes the log while its leader epoch is being raised has it from then on, and a start that was at its end looks at the log anew: it closes what it finds open, before anything is copied.
+func TestRaisingALeaderEpochAsksWhoHasTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newPair(t, 1)
+		m.a.fill("t", 0, 3)
+		if _, err := m.a.RaiseLeaderEpochs(t.Context(), map[mirror.TopicPartition]int32{{Topic: "t"}: 5}); err != nil {
+			t.Fatal(err)
+		}
+		var taken atomic.Bool
+		m.b.SetHooks(memlog.Hooks{After: func(ctx context.Context, c memlog.Call) error {
+			if c.Operation != "Destination.RaiseLeaderEpochs" || taken.Swap(true) {
+				return nil
+			}
+			return m.b.log("t", 0).Open(ctx)
+		}})
+		m.start("t")
+		m.inStepAndSame()
+		for _, e := range eventsOf[mirror.StateChanged](m.running) {
+			if e.To == statemachine.Failed {
+				t.Error(e)
+			}
+		}
+		if !taken.Load() {
+			t.Error("no leader epoch was raised")
+		}
+		m.b.SetHooks(memlog.Hooks{})
+	})
+}
+
 // A log that clients could write before it was stopped is stopped as what it is: it is recorded where the mirror ended, and nothing is written into it.
 func TestStopOfALogThatIsOpenAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

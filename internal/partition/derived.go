@@ -74,7 +74,7 @@ func (c *Core) mirroredEnd() int64 {
 	return end
 }
 
-// setLog takes a new view of the log; who owns it is known from AskOwner, OpenLog and CloseForWrites only.
+// setLog takes a new view of the log; who owns it is taken from AskOwner, OpenLog and CloseForWrites only.
 func (c *Core) setLog(v LogView) {
 	v.Owner = c.log.Owner
 	if v.Start > c.log.Start && v.Start <= c.upTo {
@@ -117,6 +117,17 @@ func (c *Core) tellUnsure() {
 	}
 	if c.cut = u.cut; from < u.ended {
 		c.tellDropped(from, u.before.End)
+	}
+	if u.kind == Reset {
+		c.tellLostBefore(u.before)
+	}
+}
+
+// tellLostBefore tells what a loss may have begun with that was told when a copy was about to begin anew: a leader epoch that has risen beside the call says that somebody led the log in between, and
+// what replicas had not confirmed may have gone with that, copied once and not any more.
+func (c *Core) tellLostBefore(before LogView) {
+	if c.log.LeaderEpoch > before.LeaderEpoch && c.lostTo == c.log.Start && before.Replicated < c.lostFrom {
+		c.tellLost(before.Replicated, c.lostTo)
 	}
 }
 
@@ -341,6 +352,7 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		if before.Start < ended {
 			c.tellDropped(before.Start, before.End)
 		}
+		c.tellLostBefore(before)
 	case RaiseStart:
 		c.setLog(e.Log)
 		if c.log.Start > before.Start {
@@ -349,8 +361,8 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 	case RaiseEpoch:
 		c.setLog(e.Log)
 		switch {
-		case c.log.Owner != OwnerOurs || c.ours.end < 0 || e.Log.Owner == OwnerOpen || e.Log.Owner == OwnerForeign:
-		case c.log.End != before.End: // somebody writes it
+		case c.log.Owner != OwnerOurs || c.ours.end < 0:
+		case c.log.End != before.End || e.Log.Owner == OwnerOpen || e.Log.Owner == OwnerForeign: // somebody writes it
 			c.dirty = true
 		default:
 			c.led = max(c.led, min(c.busyEpoch, c.log.LeaderEpoch)) // what is higher may be somebody else's

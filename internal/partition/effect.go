@@ -34,7 +34,7 @@ const (
 	AwaitTruncated
 	// RaiseStart [Done]: Log.RaiseStart(Offset).
 	RaiseStart
-	// RaiseEpoch [Done]: destination leader epoch ≥ Epoch.
+	// RaiseEpoch [Done]: destination leader epoch ≥ Epoch, and then what AskOwner asks: whoever has the log by then writes under the new epoch.
 	RaiseEpoch
 	// Rebuild [Replayed…, Done]: read the log's batches in [Offset, log end) and feed them. The shell may stop after any piece and answer with More set: then Rebuild
 	// is made again for the rest, unless something else is wanted by then. With First a few batches are enough, the one that contains Offset first (where a cut

@@ -18,7 +18,7 @@ const (
 	// the partition for good (Halt); after any other error the same write is asked for again after a back-off.
 	Persisted
 	// Done answers every effect that has no event of its own. Err set: it failed; with NonRetryable no retry helps. Log, when Err is not set, after every effect but QuiesceGroups,
-	// SettleProducerIDs and ClampGroups, and after AwaitReplicated in any case; its Owner is read only after AskOwner. Recovered after AskRecovered, More after Rebuild,
+	// SettleProducerIDs and ClampGroups, and after AwaitReplicated in any case; its Owner is read only after AskOwner and RaiseEpoch. Recovered after AskRecovered, More after Rebuild,
 	// Fenced after Append.
 	Done
 	// SourceSeen answers CheckSource. Source; Err set: no answer, or a refusal (see SourceView.Refused).

@@ -41,24 +41,29 @@ func (c *Core) mirror() {
 	c.running = true
 	c.removeFetcher()
 	if c.dirty || c.log.Owner != OwnerOurs {
-		c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
-			if e.Err != nil {
-				c.fail(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err), false)
-				return
-			}
-			c.sawLog(e)
-			switch c.log.Owner {
-			case OwnerForeign:
-				c.fail(foreignMessage, false)
-			case OwnerOpen:
-				c.fail(fmt.Sprintf("the destination log is open for client writes although it is mirrored; stop the topic, look at what was written from %d on, and start it again", c.writtenFrom()), false)
-			default:
-				c.sync((*Core).lookUp)
-			}
-		})
+		c.askOurs((*Core).lookUp)
 		return
 	}
 	c.sync((*Core).lookUp)
+}
+
+// askOurs asks the log whose it is and where it ends, and goes on if it is ours.
+func (c *Core) askOurs(then func(*Core)) {
+	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.fail(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err), false)
+			return
+		}
+		c.sawLog(e)
+		switch c.log.Owner {
+		case OwnerForeign:
+			c.fail(foreignMessage, false)
+		case OwnerOpen:
+			c.fail(fmt.Sprintf("the destination log is open for client writes although it is mirrored; stop the topic, look at what was written from %d on, and start it again", c.writtenFrom()), false)
+		default:
+			c.sync(then)
+		}
+	})
 }
 
 // lookUp asks the source anew and aligns.
@@ -337,7 +342,7 @@ func (c *Core) startAnew() {
 	c.resetTo(c.src.LogStart)
 }
 
-// lookTwice asks the source a second time before its ends are acted on; true: it has been asked.
+// lookTwice asks the source a second time before its ends are acted on, and then the log whether it still is as it is known: what is lost begins where that ends. True: they have been asked.
 func (c *Core) lookTwice() bool {
 	if c.seenTwice {
 		c.seenTwice = false
@@ -346,12 +351,14 @@ func (c *Core) lookTwice() bool {
 	c.seenTwice = true
 	look := func(c *Core, _ *Event) {
 		c.askSource(Effect{}, func(c *Core) {
-			if c.src.LogStart > c.position() || c.endsAbove() {
-				c.follow()
-				return
-			}
-			c.seenTwice = false // it was none, and the logs have to be compared after all
-			c.align()
+			c.askOurs(func(c *Core) {
+				if c.src.LogStart > c.position() || c.endsAbove() {
+					c.follow()
+					return
+				}
+				c.seenTwice = false // it was none, and the logs have to be compared after all
+				c.align()
+			})
 		})
 	}
 	c.looks++

@@ -283,8 +283,14 @@ func (c *Core) prepareAwaitTruncated() {
 	})
 }
 
-// prepared ends PREPARING.
-func (c *Core) prepared() { c.move(statemachine.Mirroring) }
+// prepared ends PREPARING. A log that somebody has taken since it was compared is looked at anew: what clients have put there is theirs.
+func (c *Core) prepared() {
+	if c.dirty {
+		c.prepare()
+		return
+	}
+	c.move(statemachine.Mirroring)
+}
 
 // raised checks that the destination's leader epoch is what it had to become; false: the partition has failed over it.
 func (c *Core) raised(e *Event, epoch int32) bool {

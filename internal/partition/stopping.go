@@ -47,7 +47,7 @@ func (c *Core) theirs() bool {
 	case c.rec.FoundOpen || c.log.Owner == OwnerOpen:
 		return true
 	case c.ended():
-		return c.lme.Offset >= 0 && c.log.End > c.lme.Offset && c.marksSeen()
+		return c.lme.Offset >= 0 && c.log.End > c.lme.Offset
 	}
 	return c.rec.WasOpen
 }
@@ -82,8 +82,6 @@ func (c *Core) looked(err error) {
 		c.lookTries++
 		c.waiting = fmt.Sprintf("stopping: the destination log does not answer: %v", err)
 		c.wait(c.backoff(c.lookTries), func(c *Core, _ *Event) { c.evaluate() })
-	case c.ended() && !c.marksSeen() && c.from >= c.lme.Offset && c.readMore(func(c *Core) { c.looked(nil) }):
-		c.looking = true // the marks of the earlier stop may lie in what was not read
 	default:
 		c.givesBack = c.log.Owner == OwnerOpen || c.theirs()
 		c.move(statemachine.Stopping)

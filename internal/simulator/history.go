@@ -243,10 +243,11 @@ func (h *history) transactionOf(r clienthistory.Record) clienthistory.Transactio
 	return 0
 }
 
-// mirrors notes that a copy is in step with the source's log, as far as it goes: it has given up what it had of its own.
+// mirrors notes that a copy is in step with the source's log, as far as it goes: it has given up what it had of its own. One that somebody has taken meanwhile is not: the mirror will notice.
 func (h *history) mirrors(r *runner) {
 	k := h.of(r.l)
 	switch {
+	case r.l.open:
 	case k == nil && !r.l.gone && int(r.l.at.Partition) < len(h.partitions), k != nil && k.follows != r.l.c && k.writer != r.m.source:
 		h.anew(r)
 	case k == nil || k.follows == r.l.c:
