@@ -18,9 +18,8 @@ type adversary struct {
 	sum  int
 	pace int // of the life of mirrors, in percent of all ops
 	calm bool
-	idle bool     // mirrors are paused often
-	open []string // ops to begin with
-	plan []act    // what is to happen after that
+	idle bool  // mirrors are paused often
+	plan []act // the stories that are being told
 	next *mirror
 }
 
@@ -36,11 +35,11 @@ func newAdversary(w *world, rng *rand.Rand) *adversary {
 		a.pace, odds = 40+rng.IntN(30), 9
 	}
 	if rng.IntN(3) == 0 { // states last as long as the store takes to write the next one
-		a.open = append(a.open, fmt.Sprintf("store A slow by=%dms", 50+rng.IntN(400)), fmt.Sprintf("store B slow by=%dms", 50+rng.IntN(400)))
+		a.tell(fmt.Sprintf("store A slow by=%dms", 50+rng.IntN(400)), fmt.Sprintf("store B slow by=%dms", 50+rng.IntN(400)))
 		a.idle = rng.IntN(2) == 0
 	}
 	if w.cfg.Blind { // every election is seen by its first batch only
-		a.open = append(a.open, fmt.Sprintf("network a-to-b delay by=%dms", 20+rng.IntN(400)), "network b-to-a delay by=100ms")
+		a.tell(fmt.Sprintf("network a-to-b delay by=%dms", 20+rng.IntN(400)), "network b-to-a delay by=100ms")
 		a.add(25, func() string { return fmt.Sprintf("elect %s orders-%d", a.primary(), a.partition()) })
 	}
 	always := func(weight int, op func() string) { a.add(weight, op) }
@@ -60,7 +59,7 @@ func newAdversary(w *world, rng *rand.Rand) *adversary {
 	if w.cfg.Unfenced { // a broker that leads again under a newer epoch goes on answering those who ask under the old one
 		a.add(10, func() string {
 			op := fmt.Sprintf("elect %s orders-%d", a.primary(), a.partition())
-			a.open = append(a.open, op)
+			a.plan = append([]act{once(op, true)}, a.plan...)
 			return op
 		})
 	}
@@ -133,16 +132,11 @@ func (a *adversary) add(weight int, op func() string) {
 
 // choose is the next op.
 func (a *adversary) choose() string {
-	if len(a.open) > 0 {
-		op := a.open[0]
-		a.open = a.open[1:]
-		return op
-	}
 	for len(a.plan) > 0 {
-		if a.rng.IntN(30) == 0 { // a scene that is disturbed may become another one
+		if !a.plan[0].undisturbed && a.rng.IntN(30) == 0 { // a scene that is disturbed may become another one
 			break
 		}
-		if op := a.plan[0](); op != "" {
+		if op := a.plan[0].op(); op != "" {
 			return op
 		}
 		a.plan = a.plan[1:]

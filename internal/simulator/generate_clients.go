@@ -16,20 +16,20 @@ func (a *adversary) clients(some func(func() string)) {
 	})
 	switch a.rng.IntN(24) {
 	case 0, 1:
-		a.tell(a.writtenDuringAStop)
+		a.tell(a.writtenDuringAStop()...)
 	case 2, 3:
-		a.tell(a.neverWritten)
+		a.tell(a.neverWritten()...)
 	case 4, 5, 6:
-		a.tell(a.stoppedBehindClients)
+		a.tell(a.stoppedBehindClients()...)
 	case 7:
-		a.tell(a.movedAtTheCopy)
+		a.tell(a.movedAtTheCopy()...)
 	case 8, 9:
-		a.tell(a.readInPieces)
+		a.tell(a.readInPieces()...)
 	case 10:
-		a.tell(a.aheadOfTheCopy)
+		a.tell(a.aheadOfTheCopy()...)
 	case 11, 12, 13:
 		if a.w.cfg.Closes {
-			a.tell(a.endsBeforeStopped)
+			a.tell(a.endsBeforeStopped()...)
 		}
 	}
 }
@@ -41,11 +41,6 @@ func (a *adversary) poll() string {
 		c = a.cluster()
 	}
 	return fmt.Sprintf("poll %s orders-%d by=%s%s", c, a.partition(), a.pick("R1", "R1", "U1", "U1", "g1", "g2"), a.pick("", "", " n=1", " n=2"))
-}
-
-// tell begins the run with a story.
-func (a *adversary) tell(story func() []string) {
-	a.open = append(a.open, story()...)
 }
 
 // ran is a pause of least to most.

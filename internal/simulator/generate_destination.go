@@ -22,8 +22,8 @@ func (a *adversary) destination(rng *rand.Rand) {
 	rare(6, func() string {
 		return fmt.Sprintf("crash %s keep=%d%s", a.mirror(), a.rng.IntN(3), a.pick(" back", " short=1", " short=2", " short=3 back"))
 	})
-	if len(a.open) < 3 && rng.IntN(3) == 0 {
-		a.open = append(a.open, a.begins(rng)...)
+	if len(a.plan) < 3 && rng.IntN(3) == 0 {
+		a.tell(a.begins(rng)...)
 	}
 }
 

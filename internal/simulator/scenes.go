@@ -6,8 +6,30 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// act is a part of a scene: the next op, "" when there is no more to do.
-type act func() string
+// act is a part of a story. Nothing comes between an undisturbed one and the one before it.
+type act struct {
+	op          func() string // the next one, "" when there is no more to do
+	undisturbed bool
+}
+
+// once is the act of one op.
+func once(op string, undisturbed bool) act {
+	return act{undisturbed: undisturbed, op: func() string {
+		next := op
+		op = ""
+		return next
+	}}
+}
+
+// tell plans a story of ops in a row.
+func (a *adversary) tell(ops ...string) {
+	for _, op := range ops {
+		a.plan = append(a.plan, once(op, true))
+	}
+}
+
+// then plans an act that may be disturbed.
+func (a *adversary) then(op func() string) { a.plan = append(a.plan, act{op: op}) }
 
 // scene plans one of the stories that chance alone hardly ever tells: they need many things in one order, and the world left alone meanwhile. Numbers in them are drawn, and now and then something else happens
 // between two ops.
@@ -27,7 +49,7 @@ func (a *adversary) scene() {
 	}
 	a.settle(m)
 	a.put(m, p, 6)
-	a.plan = append(a.plan, func() string {
+	a.then(func() string {
 		a.next = m
 		return ""
 	})
@@ -45,19 +67,12 @@ func (w *world) opposite(m *mirror) *mirror {
 
 // say plans one op.
 func (a *adversary) say(format string, args ...any) {
-	said := false
-	a.plan = append(a.plan, func() string {
-		if said {
-			return ""
-		}
-		said = true
-		return fmt.Sprintf(format, args...)
-	})
+	a.plan = append(a.plan, once(fmt.Sprintf(format, args...), false))
 }
 
 // await plans to let time pass until something is so, at most so many times.
 func (a *adversary) await(most int, pause string, so func() bool) {
-	a.plan = append(a.plan, func() string {
+	a.then(func() string {
 		if most--; most < 0 || so() {
 			return ""
 		}
@@ -69,7 +84,7 @@ func (a *adversary) await(most int, pause string, so func() bool) {
 func (a *adversary) settle(m *mirror) {
 	a.say("start %s", m.name)
 	most := 30
-	a.plan = append(a.plan, func() string {
+	a.then(func() string {
 		if most--; most < 0 {
 			return ""
 		}
