@@ -113,6 +113,14 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.startMirror()
 	w.m.do(order{Do: "start", Topics: []string{plain, orders, payments, frail, short, reborn}})
 	w.startLoad(seed)
+	eventually(t, "there is something in every partition of the copy", func() (bool, string) { // that a fault could harm
+		for at := range w.mustOffsets(false) {
+			if w.one(at.Topic, at.Partition).End == 0 {
+				return false, fmt.Sprintf("not in %v; %s", at, w.words())
+			}
+		}
+		return true, ""
+	})
 	return w
 }
 
