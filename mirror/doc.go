@@ -109,7 +109,7 @@ At every refresh (Config.RefreshInterval) at which the source answers and is fet
 beside the copying; Status.Metadata says how each stands, events (SyncTrouble, SyncSkipped) tell what is new, and nothing of it stops a record. Topics that are paused, failed or stopped take no
 part, and after a failover nothing of it is written any more. A part that one side cannot do (an ability of metadata.go that it lacks, no authorizer) is off, and said once.
 
-Groups are moved to max(start, min(offset at the source, what the copy holds replicated)) by the process that has the partition. Whose a group's offset at the destination is, is remembered in
+Groups are moved to max(start, min(offset at the source, what the copy holds replicated, end of the offset's leader epoch in the copy)) by the process that has the partition. Whose a group's offset at the destination is, is remembered in
 the Control before it is written (decision 17), so a crash or a restart moves nothing and makes nobody else's of it:
 
   - What the mirror wrote follows the source, also back: a rewind there is a rewind here (GroupMovedBack).
@@ -117,7 +117,8 @@ the Control before it is written (decision 17), so a crash or a restart moves no
     no fence for a commit: one whose answer is lost may still be carried out later, also after the log was opened.
   - What somebody else committed at the destination stays, until the group has moved on at the source beyond that place; then it follows again. Deleting the group's offsets at the
     destination has it follow at once.
-  - When mirroring begins, what the destination has is from before, and is taken over, forwards or back: the old source of a failback has offsets of records that it has no more.
+  - When mirroring begins, what the destination has is from before, and is taken over, forwards or back: the old source of a failback has offsets of records that it has no more. So it is when
+    the source's topic was made again and a start consented to begin anew: offsets of the topic before say nothing of this one, and a stop that comes before the next look puts groups to its start.
   - A commit keeps its metadata, and its leader epoch if the destination has reached that; a clamped one has the copy's epoch. Offsets that stand still are written again every six hours,
     because a cluster forgets those of groups without members (offsets.retention.minutes).
   - A stop first ends the moves of its partition and waits for those under way. Then it puts the groups that are the mirror's to where the source had them when they were seen last, not beyond the

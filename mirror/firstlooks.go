@@ -16,8 +16,8 @@ type firstLooks struct {
 	nothing  bool // no group is followed
 }
 
-// over is true where groups are not followed at all: no look is waited for.
-func (f *firstLooks) over(tp TopicPartition, episode int32) bool {
+// over is groupEpisodes.over. It is true where groups are not followed at all: no look is waited for.
+func (f *firstLooks) over(tp TopicPartition, episode int32, id TopicID) bool {
 	if _, ok := f.m.cfg.Destination.(GroupWriter); !ok {
 		return true
 	}
@@ -31,7 +31,7 @@ func (f *firstLooks) over(tp TopicPartition, episode int32) bool {
 		entry, _ := state.Mirror(f.m.cfg.Name)
 		f.nothing = entry.followsNoGroup()
 	}
-	return f.nothing || f.episodes[tp.Topic].over(tp.Partition, episode)
+	return f.nothing || f.episodes[tp.Topic].over(tp.Partition, episode, id)
 }
 
 // followsNoGroup says that the mirror's settings exclude every group.

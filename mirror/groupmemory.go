@@ -104,16 +104,42 @@ type (
 		Active  bool                                       `json:"active,omitempty"`
 		Looked  milliseconds                               `json:"at,omitempty"`
 		Topics  map[string]map[int32]partitionMemoryValues `json:"topics,omitempty"`
+		IDs     map[string]partitionsByTopicID             `json:"ids,omitempty"` // by topic: that at the source, of what is in Topics
 	}
 	groupEpisodesValue struct {
-		Version  int                `json:"v"`
-		Episodes map[int32]int32    `json:"episodes,omitempty"`
-		Except   map[int32][]string `json:"except,omitempty"`
+		Version  int                 `json:"v"`
+		Episodes map[int32]int32     `json:"episodes,omitempty"`
+		Except   map[int32][]string  `json:"except,omitempty"`
+		IDs      partitionsByTopicID `json:"ids,omitempty"` // that at the source, of what is in Episodes
 	}
+	// partitionsByTopicID says of which topic at the source each partition's values are; one that is not in it: not known.
+	partitionsByTopicID map[topicIDText][]int32
 	// partitionMemoryValues is [seen, epoch of seen, wrote, before, here, episode, renewed in minutes since 1970] in JSON, behind it the code if there is one, and true where before is theirs.
 	partitionMemoryValues partitionMemory
 	milliseconds          int64 // since 1970; 0: never
 )
+
+// note has a partition's id stored.
+func (p partitionsByTopicID) note(id TopicID, partition int32) {
+	if id != (TopicID{}) {
+		p[topicIDText(id)] = append(p[topicIDText(id)], partition)
+		slices.Sort(p[topicIDText(id)])
+	}
+}
+
+// byPartition reads what was noted.
+func (p partitionsByTopicID) byPartition() (map[int32]TopicID, error) {
+	all := map[int32]TopicID{}
+	for id, partitions := range p {
+		for _, partition := range partitions {
+			if _, twice := all[partition]; twice || id == (topicIDText{}) {
+				return nil, fmt.Errorf("partition %d has two topic ids, or none", partition)
+			}
+			all[partition] = TopicID(id)
+		}
+	}
+	return all, nil
+}
 
 // lastMillisecond is the last one that times can have in JSON.
 var lastMillisecond = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC).UnixMilli()
@@ -197,6 +223,15 @@ func (g groupMemory) encode(mirror string) (Provenance, error) {
 			v.Topics[tp.Topic] = map[int32]partitionMemoryValues{}
 		}
 		v.Topics[tp.Topic][tp.Partition] = partitionMemoryValues(p)
+		if p.Topic != (TopicID{}) {
+			if v.IDs == nil {
+				v.IDs = map[string]partitionsByTopicID{}
+			}
+			if v.IDs[tp.Topic] == nil {
+				v.IDs[tp.Topic] = partitionsByTopicID{}
+			}
+			v.IDs[tp.Topic].note(p.Topic, tp.Partition)
+		}
 	}
 	return encodeRemembered(Provenance{Mirror: mirror, Kind: provenanceOf(g.Kind), Name: g.Group}, v)
 }
@@ -224,6 +259,10 @@ func decodeGroupMemory(p Provenance) (g groupMemory, ok bool, err error) {
 	}
 	g = groupMemory{Group: p.Name, Kind: kind, Active: v.Active, Looked: v.Looked.time()}
 	for topic, partitions := range v.Topics {
+		ids, err := v.IDs[topic].byPartition()
+		if err != nil {
+			return groupMemory{}, true, unreadableProvenance(p, fmt.Errorf("topic %q: %w", topic, err))
+		}
 		for partition, m := range partitions {
 			if partition < 0 {
 				return groupMemory{}, true, unreadableProvenance(p, fmt.Errorf("topic %q has a partition %d", topic, partition))
@@ -231,24 +270,28 @@ func decodeGroupMemory(p Provenance) (g groupMemory, ok bool, err error) {
 			if g.Partitions == nil {
 				g.Partitions = map[TopicPartition]partitionMemory{}
 			}
+			m.Topic = ids[partition]
 			g.Partitions[TopicPartition{topic, partition}] = partitionMemory(m)
 		}
 	}
 	return g, true, nil
 }
 
-// groupEpisodes says for the partitions of one topic in which episode their groups were looked at first: in a later one, what the destination has is from before.
+// groupEpisodes says for the partitions of one topic in which episode their groups were looked at first: in a later one, what the destination has is from before. So it is when the source's topic is
+// another one since (F-28).
 type groupEpisodes struct {
 	Topic    string
 	Episodes map[int32]int32    // by partition
+	IDs      map[int32]TopicID  // of the source's topic then, by partition
 	Except   map[int32][]string // groups that could not be looked at then, by partition
 	Unread   bool               // what is stored cannot be read
 }
 
-// over says whether the first look at a partition in this episode is over.
-func (e groupEpisodes) over(partition, episode int32) bool {
+// over says whether the first look at a partition in this episode is over. id is the source's topic, zero: not known, any will do.
+func (e groupEpisodes) over(partition, episode int32, id TopicID) bool {
 	at, ok := e.Episodes[partition]
-	return e.Unread || ok && at == episode
+	was := metadatasync.Memory{Topic: e.IDs[partition]}
+	return e.Unread || ok && at == episode && !was.Earlier(id)
 }
 
 // overIn is over, also where the episode is not known: then any will do.
@@ -257,17 +300,21 @@ func (e groupEpisodes) overIn(partition int32, episode *int32) bool {
 		_, ok := e.Episodes[partition]
 		return e.Unread || ok
 	}
-	return e.over(partition, *episode)
+	return e.over(partition, *episode, TopicID{})
 }
 
 // first says whether a group that is not remembered in this episode of a partition is looked at for the first time since it began.
-func (e groupEpisodes) first(partition, episode int32, group string) bool {
-	return !e.over(partition, episode) || slices.Contains(e.Except[partition], group)
+func (e groupEpisodes) first(partition, episode int32, id TopicID, group string) bool {
+	return !e.over(partition, episode, id) || slices.Contains(e.Except[partition], group)
 }
 
 // encode is as that of groupMemory.
 func (e groupEpisodes) encode(mirror string) (Provenance, error) {
-	return encodeRemembered(Provenance{Mirror: mirror, Kind: groupEpisodesProvenance, Name: e.Topic}, groupEpisodesValue{groupMemoryVersion, e.Episodes, e.Except})
+	v := groupEpisodesValue{Version: groupMemoryVersion, Episodes: e.Episodes, Except: e.Except, IDs: partitionsByTopicID{}}
+	for partition, id := range e.IDs {
+		v.IDs.note(id, partition)
+	}
+	return encodeRemembered(Provenance{Mirror: mirror, Kind: groupEpisodesProvenance, Name: e.Topic}, v)
 }
 
 // decodeGroupEpisodes is as decodeGroupMemory.
@@ -295,6 +342,11 @@ func decodeGroupEpisodes(p Provenance) (e groupEpisodes, ok bool, err error) {
 	}
 	if len(v.Except) > 0 {
 		e.Except = v.Except
+	}
+	if len(v.IDs) > 0 {
+		if e.IDs, err = v.IDs.byPartition(); err != nil {
+			return groupEpisodes{}, true, unreadableProvenance(p, err)
+		}
 	}
 	return e, true, nil
 }

@@ -57,6 +57,45 @@ func TestGroupMemoryForm(t *testing.T) {
 	}
 }
 
+// TestF28GroupMemoryNamesTheTopicItIsAbout: the source's topic ids are stored once for all partitions that have them.
+func TestF28GroupMemoryNamesTheTopicItIsAbout(t *testing.T) {
+	const one, two = "AQAAAAAAAAAAAAAAAAAAAA", "AgAAAAAAAAAAAAAAAAAAAA"
+	g := groupMemory{Group: "g", Partitions: map[TopicPartition]partitionMemory{}}
+	episodes := groupEpisodes{Topic: "t", Episodes: map[int32]int32{}, IDs: map[int32]TopicID{}}
+	for partition, id := range map[int32]TopicID{10: {1}, 2: {1}, 3: {2}, 4: {}} {
+		m := forgottenPartition()
+		m.Topic = id
+		g.Partitions[TopicPartition{"t", partition}], episodes.Episodes[partition] = m, 1
+		if id != (TopicID{}) {
+			episodes.IDs[partition] = id
+		}
+	}
+	const ids = `{"` + one + `":[2,10],"` + two + `":[3]}`
+	p, err := g.encode("m")
+	if want := `"ids":{"t":` + ids + `}}`; err != nil || !strings.HasSuffix(p.Value, want) {
+		t.Errorf("%s (%v), want …%s", p.Value, err, want)
+	}
+	if back, _, err := decodeGroupMemory(p); err != nil || !reflect.DeepEqual(back, g) {
+		t.Errorf("%+v (%v), want %+v", back, err, g)
+	}
+	p, err = episodes.encode("m")
+	if want := `"ids":` + ids + `}`; err != nil || !strings.HasSuffix(p.Value, want) {
+		t.Errorf("%s (%v), want …%s", p.Value, err, want)
+	}
+	back, _, err := decodeGroupEpisodes(p)
+	if err != nil || !reflect.DeepEqual(back, episodes) {
+		t.Errorf("%+v (%v), want %+v", back, err, episodes)
+	}
+	if !back.over(2, 1, TopicID{1}) || back.over(2, 1, TopicID{2}) || !back.over(2, 1, TopicID{}) || !back.over(4, 1, TopicID{2}) {
+		t.Error("the first look is over in the topic that was looked at, in no other, and where the topic is not known")
+	}
+	for _, ids := range []string{`{"` + one + `":[2],"` + two + `":[2]}`, `{"AAAAAAAAAAAAAAAAAAAAAA":[2]}`, `{"A":[2]}`} {
+		if _, _, err := decodeGroupEpisodes(Provenance{Mirror: "m", Kind: groupEpisodesProvenance, Name: "t", Value: `{"v":1,"episodes":{"2":1},"ids":` + ids + `}`}); err == nil {
+			t.Errorf("%s was read", ids)
+		}
+	}
+}
+
 // TestGroupMemoryReturns: what is stored comes back through a Control, and the same memory is the same text, so that nothing is written where nothing has changed.
 func TestGroupMemoryReturns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -73,7 +112,7 @@ func TestGroupMemoryReturns(t *testing.T) {
 				g.Partitions = map[TopicPartition]partitionMemory{}
 			}
 			g.Partitions[TopicPartition{rapid.String().Draw(t, "topic"), rapid.Int32Min(0).Draw(t, "partition")}] = partitionMemory{
-				Memory: metadatasync.Memory{Seen: offset.Draw(t, "seen"), SeenEpoch: rapid.Int32Min(metadatasync.None).Draw(t, "epoch"), Wrote: offset.Draw(t, "wrote"), Before: offset.Draw(t, "before"), Theirs: rapid.Bool().Draw(t, "theirs")},
+				Memory: metadatasync.Memory{Topic: rapid.SampledFrom([]TopicID{{}, {1}, {2}}).Draw(t, "topic id"), Seen: offset.Draw(t, "seen"), SeenEpoch: rapid.Int32Min(metadatasync.None).Draw(t, "epoch"), Wrote: offset.Draw(t, "wrote"), Before: offset.Draw(t, "before"), Theirs: rapid.Bool().Draw(t, "theirs")},
 				Here:   offset.Draw(t, "here"), Episode: rapid.Int32Min(metadatasync.None).Draw(t, "episode"), Renewed: (milliseconds(rapid.Int64Range(0, lastMillisecond/int64(minute)).Draw(t, "renewed")) * minute).time(),
 				Skipped: rapid.SampledFrom([]string{"", skippedMoved, "\"<\u2028"}).Draw(t, "skipped"),
 			}

@@ -953,7 +953,7 @@ func (m *Mirror) Status() Status {
 	for _, p := range pairs {
 		for _, r := range p.rs {
 			x := r.status(now)
-			x.GroupsUnlooked = s.Metadata.Groups.Off == "" && x.State != statemachine.Stopped && !m.looks.over(r.tp, x.Episode)
+			x.GroupsUnlooked = s.Metadata.Groups.Off == "" && x.State != statemachine.Stopped && !m.looks.over(r.tp, x.Episode, TopicID{})
 			p.t.Partitions = append(p.t.Partitions, x)
 		}
 		s.Topics = append(s.Topics, p.t)

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ type followedPartition struct {
 	turn    uint64
 	episode int32
 	copy    metadatasync.Copy
-	topicID TopicID // the source's
+	topicID TopicID // the source's, that the copy is of
 }
 
 // copyOf is what Decide has to know of a partition's log, and the status of the partition that it was taken with.
@@ -83,10 +84,14 @@ func (r *runner) copyOf() (metadatasync.Copy, partition.Status) {
 	r.coreMu.Lock()
 	st := r.core.Status()
 	r.coreMu.Unlock()
-	return metadatasync.Copy{
-		Start: r.log.Start(), Replicated: r.log.Replicated(), End: r.log.End(), LeaderEpoch: r.log.LeaderEpoch(),
-		EpochBelow: func(offset int64) int32 { return logtrunc.NewCache(st.Epochs...).EpochAt(offset - 1) },
-	}, st
+	c := metadatasync.Copy{Start: r.log.Start(), Replicated: r.log.Replicated(), End: r.log.End(), LeaderEpoch: r.log.LeaderEpoch()}
+	epochs := sync.OnceValue(func() *logtrunc.Cache { return logtrunc.NewCache(st.Epochs...) })
+	c.EpochBelow = func(offset int64) int32 { return epochs().EpochAt(offset - 1) }
+	c.EpochEnd = func(epoch int32) int64 {
+		_, end := epochs().EndOffsetFor(epoch, c.End)
+		return end
+	}
+	return c, st
 }
 
 // followed are the partitions that are mirrored here now.
@@ -98,7 +103,7 @@ func (g *groupSync) followed() map[TopicPartition]followedPartition {
 		g.mu.Unlock()
 		c, st := r.copyOf()
 		r.seenMu.Lock()
-		ours, id, cluster := r.owner == OwnerOurs && !r.halted, r.seen.TopicID, r.seen.ClusterID
+		ours, id, cluster := r.owner == OwnerOurs && !r.halted, cmp.Or(st.Record.SourceTopicID, r.seen.TopicID), r.seen.ClusterID
 		r.seenMu.Unlock()
 		if st.Record.State != statemachine.Mirroring || st.Want != statemachine.WantMirroring || !ours || cluster == "" {
 			continue
@@ -235,7 +240,7 @@ func (l *groupLook) begin(s *ControlState) {
 			l.resting[r.tp] = true
 			continue
 		}
-		if !l.episodes[r.tp.Topic].over(r.tp.Partition, p.episode) {
+		if !l.episodes[r.tp.Topic].over(r.tp.Partition, p.episode, p.topicID) {
 			l.fresh[r.tp] = true
 			r.seenMu.Lock()
 			if r.dropped.To > r.dropped.From {
@@ -348,10 +353,10 @@ func (l *groupLook) firstLooks(complete bool) map[string]groupEpisodes {
 		}
 		now, ok := ended[tp.Topic]
 		if !ok {
-			now = groupEpisodes{Topic: tp.Topic, Episodes: map[int32]int32{}, Except: map[int32][]string{}}
+			now = groupEpisodes{Topic: tp.Topic, Episodes: map[int32]int32{}, IDs: map[int32]TopicID{}, Except: map[int32][]string{}}
 			ended[tp.Topic] = now
 		}
-		now.Episodes[tp.Partition] = p.episode
+		now.Episodes[tp.Partition], now.IDs[tp.Partition] = p.episode, p.topicID
 		if except := l.out[tp]; len(except) > 0 {
 			slices.Sort(except)
 			now.Except[tp.Partition] = slices.Compact(except)
@@ -414,7 +419,7 @@ func (l *groupLook) decide(v groupView, memory groupMemory) (w groupWork, ok boo
 			}
 			continue
 		}
-		first := m.Episode != p.episode && l.episodes[tp.Topic].first(tp.Partition, p.episode, v.group.Name)
+		first := (m.Episode != p.episode || m.Earlier(p.topicID)) && l.episodes[tp.Topic].first(tp.Partition, p.episode, p.topicID, v.group.Name)
 		next := m
 		switch {
 		case pending[tp]:
@@ -432,7 +437,8 @@ func (l *groupLook) decide(v groupView, memory groupMemory) (w groupWork, ok boo
 			if !source || !known {
 				continue
 			}
-			next.Seen, next.SeenEpoch, next.Skipped = at.Offset, at.LeaderEpoch, skippedUnreadable // a stop has to know where the source had it
+			next.Saw(metadatasync.Offset{Offset: at.Offset, LeaderEpoch: at.LeaderEpoch}, p.topicID) // a stop has to know it
+			next.Skipped = skippedUnreadable
 		case !source && first && here:
 			to, beyond := l.beyond(tp, p, had.Offset)
 			if !beyond {
@@ -442,10 +448,10 @@ func (l *groupLook) decide(v groupView, memory groupMemory) (w groupWork, ok boo
 				leave(l.left, v.group, []TopicPartition{tp}, fmt.Sprintf("it is at %d, beyond what was cut at the destination at %d, and active", had.Offset, to.Offset))
 				continue
 			}
-			next = partitionMemory{Memory: metadatasync.Memory{Seen: metadatasync.None, SeenEpoch: metadatasync.None, Wrote: to.Offset, Before: had.Offset}, Here: to.Offset, Episode: p.episode, Renewed: l.now.UTC().Truncate(time.Minute)}
+			next = partitionMemory{Memory: metadatasync.Memory{Topic: p.topicID, Seen: metadatasync.None, SeenEpoch: metadatasync.None, Wrote: to.Offset, Before: had.Offset}, Here: to.Offset, Episode: p.episode, Renewed: l.now.UTC().Truncate(time.Minute)}
 			w.write[tp], w.from[tp], w.prior[tp] = to, had.Offset, m
 		default:
-			look := metadatasync.Look{Copy: p.copy, Memory: m.Memory, First: first, Active: v.here.Active || stranger, Renew: l.now.Sub(m.Renewed) >= renewAfter}
+			look := metadatasync.Look{Copy: p.copy, Topic: p.topicID, Memory: m.Memory, First: first, Active: v.here.Active || stranger, Renew: l.now.Sub(m.Renewed) >= renewAfter}
 			if source {
 				look.Source = &metadatasync.Offset{Offset: at.Offset, LeaderEpoch: at.LeaderEpoch, Metadata: l.accepted(key, tp, at.Metadata)}
 			}
@@ -649,8 +655,11 @@ func (g *groupSync) storeEpisodes(s *ControlState, ended map[string]groupEpisode
 		if e.Except == nil {
 			e.Except = map[int32][]string{}
 		}
+		if e.IDs == nil {
+			e.IDs = map[int32]TopicID{}
+		}
 		for partition, episode := range now.Episodes {
-			e.Episodes[partition] = episode
+			e.Episodes[partition], e.IDs[partition] = episode, now.IDs[partition]
 			delete(e.Except, partition)
 		}
 		maps.Copy(e.Except, now.Except)
@@ -702,10 +711,11 @@ func (w groupWork) unwritten() groupWork {
 	return newGroupWork(w.group, w.memory.Active, w.memory.Looked)
 }
 
-// miss has a partition remembered as it was before its write was decided, but for where the source had it.
+// miss has a partition remembered as it was before its write was decided, but for where the source had it. What was about an earlier topic stays so: it is looked at for the first time again.
 func (w *groupWork) miss(of *groupWork, tp TopicPartition, code string) {
 	was, decided := of.prior[tp], of.memory.Partitions[tp]
-	was.Seen, was.SeenEpoch, was.Here, was.Episode, was.Skipped = decided.Seen, decided.SeenEpoch, of.from[tp], decided.Episode, code
+	was.Saw(metadatasync.Offset{Offset: decided.Seen, LeaderEpoch: decided.SeenEpoch}, decided.Topic)
+	was.Here, was.Episode, was.Skipped = of.from[tp], decided.Episode, code
 	w.memory.Partitions[tp] = was
 }
 

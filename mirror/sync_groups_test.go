@@ -656,6 +656,85 @@ func TestF28OffsetsOfARecreatedTopicAreNotTheCopys(tt *testing.T) {
 	})
 }
 
+// recreated is a group that both sides have at 90 of a topic that is made again then, with ten records; the copy has started over.
+func recreated(tt *testing.T, before func(m *pair)) *pair {
+	m := copying(tt, 1, 100)
+	m.a.commit("g", t(0), 90)
+	refreshes(2)
+	m.b.at("g", t(0), 90)
+	before(m)
+	if _, err := m.a.RecreateTopic("t", 1); err != nil {
+		tt.Fatal(err)
+	}
+	m.a.DeleteGroupOffsets("g") // as a cluster does with those of a topic that is deleted
+	m.a.fill("t", 0, 10)
+	p := m.untilFailed("t", 0, "source topic id")
+	if _, err := m.Admin().Start(tt.Context(), []string{"t"}, mirror.StartOptions{Consents: []mirror.Consent{*p.NeedsConsent}}); err != nil {
+		tt.Fatal(err)
+	}
+	m.untilOne("started over", "t", 0, func(p mirror.PartitionStatus) bool { return p.Replicated == 10 && inStep(p) })
+	return m
+}
+
+// A stop that comes before the groups of a topic that was made again were looked at does not put them to their place in the old one: what lies below it they have not read.
+func TestF28AStopPutsNoGroupToItsPlaceInATopicThatIsNoMore(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := recreated(tt, func(m *pair) {
+			m.a.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
+				if c.Operation == "Metadata.Groups" {
+					return errors.New("not now")
+				}
+				return nil
+			}})
+		})
+		m.a.commit("g", t(0), 5)
+		if _, err := m.Failover(tt.Context(), mirror.FailoverOptions{}); err != nil {
+			tt.Fatal(err)
+		}
+		m.b.at("g", t(0), 0)
+	})
+}
+
+// What the destination has of a topic that was made again is from before, also what somebody moved there; a restart in between changes nothing.
+func TestF28GroupsAreTakenOverWhenTheTopicWasMadeAgain(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := recreated(tt, func(m *pair) {
+			m.b.commit("g", t(0), 70)
+			refreshes(2)
+			m.b.at("g", t(0), 70)
+		})
+		m.a.commit("g", t(0), 5)
+		refreshes(3)
+		m.b.at("g", t(0), 5)
+		m.b.commit("g", t(0), 7) // in this topic it is theirs
+		refreshes(3)
+		m.b.at("g", t(0), 7)
+	})
+}
+
+// A committed offset carries the leader epoch of the record before it. Where an election has put other records in that one's place, the group goes on where they begin, as its clients would (KIP-320).
+func TestF56AGroupOfALineThatAnElectionEndedGoesOnWhereItParts(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 100)
+		if err := m.a.CommitOffset("g", t(0), mirror.GroupOffset{Offset: 100, LeaderEpoch: m.one("t", 0).SourceLeaderEpoch}); err != nil {
+			tt.Fatal(err)
+		}
+		refreshes(2)
+		m.b.at("g", t(0), 100)
+		if _, err := m.a.ElectUnclean("t", 0, 90); err != nil {
+			tt.Fatal(err)
+		}
+		m.a.fill("t", 0, 20)
+		m.untilOne("cut and copied", "t", 0, func(p mirror.PartitionStatus) bool { return p.Replicated == 110 })
+		refreshes(2)
+		m.b.at("g", t(0), 90)
+		n := m.b.count("Destination.WriteGroupOffsets")
+		refreshes(5)
+		m.b.at("g", t(0), 90)
+		expect(tt, "writes of a group that rests", n.Load(), 0)
+	})
+}
+
 // Two processes have different topics of one mirror: each moves groups on its own, and neither forgets what the other remembers.
 func TestDecision17TwoProcessesCommitForTheirOwnPartitions(tt *testing.T) {
 	bubble(tt, func(tt *testing.T) {

@@ -71,6 +71,7 @@ func (g *groupSync) settleLoop() {
 // lastPlace is a stopped partition: its log, with the last mirror offset as its end.
 type lastPlace struct {
 	copy metadatasync.Copy
+	of   TopicID // the source's, that the copy is of
 	end  int64
 	open bool // clients write: a group is moved only from where the mirror left it
 }
@@ -89,9 +90,9 @@ func (g *groupSync) settleStops(items []settleItem) {
 		if it.until.Before(until) {
 			until = it.until
 		}
-		c, _ := it.r.copyOf()
+		c, st := it.r.copyOf()
 		c.Replicated, c.End = it.end, it.end
-		places[it.r.tp] = lastPlace{copy: c, end: it.end}
+		places[it.r.tp] = lastPlace{copy: c, of: st.Record.SourceTopicID, end: it.end}
 	}
 	ctx, stop := context.WithDeadline(g.m.ctx, until)
 	left, undone, why := g.settleAll(ctx, places, nil)
@@ -203,7 +204,7 @@ func (g *groupSync) stoppedHere(tp TopicPartition) (place lastPlace, ok bool) {
 		return place, false
 	}
 	c.Replicated, c.End = st.LME.Offset, st.LME.Offset
-	return lastPlace{copy: c, end: st.LME.Offset, open: true}, true
+	return lastPlace{copy: c, of: st.Record.SourceTopicID, end: st.LME.Offset, open: true}, true
 }
 
 // settleAll settles groups in these partitions, or only some. left are partitions with groups that are not known to be in their place, and why; undone is that as it is to be remembered.
@@ -370,10 +371,13 @@ func (g *groupSync) decideLast(m groupMemory, here Group, at GroupOffsets, place
 			continue
 		}
 		g.mu.Lock()
-		source := metadatasync.Offset{Offset: had.Seen, LeaderEpoch: had.SeenEpoch, Metadata: g.metadata[m.Group][tp]}
+		source := had.Last(place.of)
+		if !had.Earlier(place.of) {
+			source.Metadata = g.metadata[m.Group][tp]
+		}
 		g.mu.Unlock()
 		source.Metadata = g.accepted(groupKey{m.Group, m.Kind}, tp, source.Metadata)
-		l := metadatasync.Look{Source: &source, Copy: place.copy, Memory: had.Memory, Active: here.Active || here.Name != "" && here.Kind != m.Kind, Renew: now.Sub(had.Renewed) >= renewAfter}
+		l := metadatasync.Look{Source: &source, Copy: place.copy, Topic: place.of, Memory: had.Memory, Active: here.Active || here.Name != "" && here.Kind != m.Kind, Renew: now.Sub(had.Renewed) >= renewAfter}
 		to, placed := metadatasync.Place(source, place.copy).Offset, "nowhere"
 		if is {
 			l.Destination, placed = &metadatasync.Offset{Offset: o.Offset, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata}, fmt.Sprint(o.Offset)

@@ -57,9 +57,9 @@ const firstLookAfter = time.Second
 // begun has groups looked at soon: of a partition whose mirroring has just begun nobody knows where groups go on, and the source may die before the next refresh.
 func (s *syncing) begun(r *runner) {
 	r.coreMu.Lock()
-	episode := r.core.Status().Record.Episode
+	record := r.core.Status().Record
 	r.coreMu.Unlock()
-	if s.m.looks.over(r.tp, episode) || s.soon.Swap(true) {
+	if s.m.looks.over(r.tp, record.Episode, record.SourceTopicID) || s.soon.Swap(true) {
 		return
 	}
 	s.m.spawn(func() {

@@ -246,9 +246,10 @@ func (c *checker) offsets(p *topicPartition) {
 	}
 }
 
-// excused says whether a write may be missing in a log of a line at a cluster at a moment because of something that was named.
+// excused says whether a write may be missing in a log of a line at a cluster at a moment because of something that was named. What a failover aborts is hidden in the copy, by its markers, before
+// clients are sent there.
 func (p *topicPartition) excused(w *write, cluster string, line int, m Moment) bool {
-	if turn, ok := p.aborted[w.Transaction]; ok && w.Transaction != 0 && turn < line {
+	if turn, ok := p.aborted[w.Transaction]; ok && w.Transaction != 0 && (turn < line || turn == line && p.turns[turn].To == cluster && p.turns[turn].From != cluster) {
 		return true
 	}
 	return slices.ContainsFunc(p.gone, func(g Gone) bool {

@@ -320,6 +320,18 @@ var stories = []struct {
 		b.polled("c", "A", p0, 1, 0)
 		b.polled("c", "A", p0, 3, 3)
 	}},
+	{"what a failover aborts is hidden in the copy before it is open, and nowhere else", PollSkip, func(b *book, wrong bool) {
+		b.wrote("A", p0, 1, 0)
+		b.inTransaction("A", p0, 2, 1, 7)
+		b.wrote("A", p0, 3, 2)
+		b.ended(7, true, OK)
+		cluster := "B"
+		if wrong {
+			cluster = "A"
+		}
+		b.polled("c", cluster, p0, 1, 0, 3, 2)
+		b.turned("A", "B", 3, Above(3), NewTransaction(1, 7))
+	}},
 	{"a consumer of the new line goes over what it kept", PollSkip, func(b *book, wrong bool) {
 		b.wrote("A", p0, 1, 0)
 		b.wrote("A", p0, 2, 1)

@@ -64,6 +64,67 @@ func TestF56AGroupAtAnotherPlaceHasTheEpochOfThatPlace(t *testing.T) {
 	}
 }
 
+// A group has read up to 500 under leader epoch 3. Where the copy has something of a later epoch below that, it goes on there (KIP-320); an epoch that the copy has not reached says nothing.
+func TestF56AGroupGoesOnWhereItsLeaderEpochEndsInTheCopy(t *testing.T) {
+	ends := map[int32]int64{0: 50, 1: 200, 2: 200, 3: 400, 4: 1000}
+	c := Copy{Start: 100, Replicated: 900, LeaderEpoch: 7, EpochBelow: func(int64) int32 { return 3 }, EpochEnd: func(epoch int32) int64 {
+		if end, ok := ends[epoch]; ok {
+			return end
+		}
+		return None
+	}}
+	for _, x := range []struct{ source, want Offset }{
+		{Offset{500, 3, "mine"}, Offset{400, 3, ""}},
+		{Offset{400, 3, "mine"}, Offset{400, 3, "mine"}},
+		{Offset{500, 4, "mine"}, Offset{500, 4, "mine"}},
+		{Offset{500, 5, "mine"}, Offset{500, 5, "mine"}},
+		{Offset{500, None, "mine"}, Offset{500, None, "mine"}},
+		{Offset{500, 0, "mine"}, Offset{100, 3, ""}},
+		{Offset{950, 4, "mine"}, Offset{900, 3, ""}},
+	} {
+		if got := Place(x.source, c); got != x.want {
+			t.Errorf("%+v belongs to %+v, not %+v", x.source, x.want, got)
+		}
+	}
+	rests := Look{Source: &Offset{500, 3, ""}, Destination: off(400), Copy: c, Memory: wrote(500, 400)}
+	want(t, "it is there, and is not brought back again", Decide(rests), None, InStep)
+}
+
+// What is remembered of a group is about one topic of the source, which is made again under its name then.
+func TestF28WhatIsRememberedOfAGroupIsAboutOneTopic(t *testing.T) {
+	old, now := [16]byte{1}, [16]byte{2}
+	before := Decide(Look{Source: off(90), Copy: Copy{Replicated: 100}, Topic: old, Memory: Forgotten()}).Memory
+	c := Copy{Replicated: 10, End: 95}
+	look := Look{Source: off(5), Destination: off(90), Copy: c, Topic: now, Memory: before}
+	again := Decide(look)
+	want(t, "the first look at the new topic", again, 5, InStep)
+	if again.Memory.Topic != now || again.Memory.Before != 90 {
+		t.Errorf("remembered is %+v", again.Memory)
+	}
+	look.Destination = off(70)
+	want(t, "somebody has moved it in the old one", Decide(look), 5, InStep)
+	look.Destination, look.Source = off(90), off(50)
+	want(t, "what was written in the old one says nothing of how far the copy is replicated", Decide(look), 10, InStep)
+
+	look.Topic = [16]byte{}
+	want(t, "the topic is not known", Decide(look), 50, InStep)
+
+	last := before.Last(now)
+	want(t, "a stop before any look", Decide(Look{Source: &last, Destination: off(90), Copy: c, Topic: now, Memory: before}), 0, InStep)
+	if last := before.Last(old); last.Offset != 90 {
+		t.Errorf("a stop of the old one puts it to %d", last.Offset)
+	}
+	none := Decide(Look{Destination: off(90), Copy: c, Topic: now, Memory: before})
+	want(t, "the source has none in the new one", none, None, NoOffset)
+	if none.Memory.Wrote != None || none.Memory.Seen != None || none.Memory.Topic != now {
+		t.Errorf("remembered is %+v", none.Memory)
+	}
+	kept := before
+	if kept.Saw(Offset{Offset: 5}, now); kept != before {
+		t.Errorf("what was about the old topic was made about the new one: %+v", kept)
+	}
+}
+
 func TestF57AGroupOfTheDestinationIsNotMoved(t *testing.T) {
 	c := Copy{Replicated: 1000}
 	active := Decide(Look{Source: off(500), Destination: off(900), Copy: c, Memory: wrote(500, 500), Active: true})

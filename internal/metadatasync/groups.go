@@ -1,5 +1,7 @@
 package metadatasync
 
+import "cmp"
+
 // None stands for an offset or an epoch that is not there.
 const None = -1
 
@@ -16,13 +18,21 @@ type Copy struct {
 	End               int64                    // Replicated ≤ End; 0: not known
 	LeaderEpoch       int32                    // the destination's
 	EpochBelow        func(offset int64) int32 // leader epoch of the last batch below an offset, None if there is none
+	EpochEnd          func(epoch int32) int64  // where what it has of leader epochs up to this one ends, None if it has none so high
 }
 
-// Place is where a group that is at s at the source belongs in the copy: max(start, min(s, replicated)), so that it never points behind what would be there after a failover (F-56),
-// and never below what can be read. At its own place it keeps epoch and metadata; elsewhere it has the epoch of the copy there. An epoch that the destination has not reached is left
-// out, because a client that resumes with one asks for new metadata for ever (F-42).
+// Place is where a group that is at s at the source belongs in the copy: max(start, min(s, end of its leader epoch, replicated)), so that it never points behind what would be there after a
+// failover (F-56), and never below what can be read. The end of its leader epoch is what a client asks for itself that goes on from a committed offset (KIP-320): behind it lies what was
+// written in place of what the group has read, because an election or a cut took that. At its own place it keeps epoch and metadata; elsewhere it has the epoch of the copy there. An epoch that
+// the destination has not reached is left out, because a client that resumes with one asks for new metadata for ever (F-42).
 func Place(s Offset, c Copy) Offset {
-	at := Offset{Offset: max(c.Start, min(s.Offset, c.Replicated)), LeaderEpoch: s.LeaderEpoch, Metadata: s.Metadata}
+	at := Offset{Offset: min(s.Offset, c.Replicated), LeaderEpoch: s.LeaderEpoch, Metadata: s.Metadata}
+	if c.EpochEnd != nil && s.LeaderEpoch != None {
+		if end := c.EpochEnd(s.LeaderEpoch); end != None {
+			at.Offset = min(at.Offset, end)
+		}
+	}
+	at.Offset = max(at.Offset, c.Start)
 	if at.Offset != s.Offset {
 		at.Metadata, at.LeaderEpoch = "", None
 		if c.EpochBelow != nil {
@@ -49,6 +59,8 @@ func (c Copy) writtenTo(m Memory, destination *Offset) Copy {
 
 // Memory is what is remembered of one group in one partition.
 type Memory struct {
+	// Topic is the source's topic that this is about, zero: not known. Its id, for one that is made again under the same name has other records at the same offsets (F-28).
+	Topic     [16]byte
 	Seen      int64 // where the source had it when it was looked at last; None: never
 	SeenEpoch int32
 	Wrote     int64 // what was written at the destination last and is the mirror's there; None: nothing, or somebody has moved it since
@@ -60,6 +72,26 @@ type Memory struct {
 
 // Forgotten is the memory of a group that was never looked at.
 func Forgotten() Memory { return Memory{Seen: None, SeenEpoch: None, Wrote: None, Before: None} }
+
+// Earlier says that what is remembered is about a topic that was made again since. Nothing of it counts: not where the group was at the source, nor what was written for that.
+func (m Memory) Earlier(topic [16]byte) bool {
+	return m.Topic != [16]byte{} && topic != [16]byte{} && m.Topic != topic
+}
+
+// Saw notes where the source has the group, and nothing else. What is about an earlier topic stays, until it is decided about this one.
+func (m *Memory) Saw(source Offset, topic [16]byte) {
+	if !m.Earlier(topic) {
+		m.Seen, m.SeenEpoch, m.Topic = source.Offset, source.LeaderEpoch, cmp.Or(topic, m.Topic)
+	}
+}
+
+// Last is where the source had the group when it was looked at last: to there a stop puts it. Where the topic was made again since, nobody has seen the group read anything of it: it begins anew.
+func (m Memory) Last(topic [16]byte) Offset {
+	if m.Earlier(topic) {
+		return Offset{LeaderEpoch: None}
+	}
+	return Offset{Offset: m.Seen, LeaderEpoch: m.SeenEpoch}
+}
 
 // own says that what the destination has is what the mirror left there, or nothing.
 func (m Memory) own(destination *Offset) bool {
@@ -92,6 +124,7 @@ type Look struct {
 	Source      *Offset // nil: the source has none
 	Destination *Offset // nil: the destination has none
 	Copy        Copy
+	Topic       [16]byte // that Copy is of, at the source; zero: not known
 	Memory      Memory
 	First       bool // the first look at this partition's groups since its mirroring began: what the destination has is from before
 	Active      bool // the group has members at the destination
@@ -121,19 +154,23 @@ type Decision struct {
 // What the mirror wrote, it moves as the source moves, also back: a deliberate rewind is followed, and a restart alone, after which the source says what it said before, moves nothing
 // (F-62). What somebody else committed at the destination is left (F-57), until the group has moved on at the source, since that was noticed, to behind the place where it is here: then
 // whoever used it here has gone back, and what lies in between was processed there. Until that is written it is theirs, and is not moved back. Where mirroring has just begun, what the
-// destination has is from before, and the group is taken over: a cluster that was failed back to keeps offsets of records that it has no more.
+// destination has is from before, and the group is taken over: a cluster that was failed back to keeps offsets of records that it has no more. It is as if it had just begun for a group
+// that was looked at last when the topic was another one.
 //
-// When a mirror stops, the last look is with Memory.Seen as the source's offset and the last mirror offset as Replicated: so a group ends where the source had it last, and never
+// When a mirror stops, the last look is with Memory.Last as the source's offset and the last mirror offset as Replicated: so a group ends where the source had it last, and never
 // behind where the mirror ended.
 func Decide(l Look) Decision {
+	if l.Memory.Earlier(l.Topic) {
+		l.Memory, l.First = Forgotten(), true
+	}
 	d := Decision{Memory: l.Memory}
 	if l.Source == nil {
-		d.Memory.Seen, d.Memory.SeenEpoch = None, None // a stop has nothing to put it to
+		d.Memory.Saw(Offset{Offset: None, LeaderEpoch: None}, l.Topic) // a stop has nothing to put it to
 		d.Reason = NoOffset
 		return d
 	}
 	moved := l.Memory.Seen != None && l.Source.Offset != l.Memory.Seen
-	d.Memory.Seen, d.Memory.SeenEpoch = l.Source.Offset, l.Source.LeaderEpoch
+	d.Memory.Saw(*l.Source, l.Topic)
 	if l.Active {
 		d.Memory.settle(l.Destination)
 		d.Reason = IsActive

@@ -132,7 +132,7 @@ func drawOffset(t *rapid.T, label string) *Offset {
 func TestGroupsFollowWhatIsOursAndLeaveWhatIsNot(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		m := &groupModel{
-			copy:   Copy{Replicated: rapid.Int64Range(0, 8).Draw(t, "replicated"), LeaderEpoch: 2, EpochBelow: func(offset int64) int32 { return int32(offset / 3) }},
+			copy:   Copy{Replicated: rapid.Int64Range(0, 8).Draw(t, "replicated"), LeaderEpoch: 2, EpochBelow: func(offset int64) int32 { return int32(offset / 3) }, EpochEnd: func(epoch int32) int64 { return int64(epoch+1) * 3 }},
 			memory: Forgotten(), first: true, written: None,
 		}
 		if rapid.Bool().Draw(t, "it was there before") {

@@ -9,6 +9,7 @@ import (
 	"github.com/clustermirror/clustermirror/internal/metadatasync"
 	"github.com/clustermirror/clustermirror/internal/partition"
 	"github.com/clustermirror/clustermirror/internal/simulator/model"
+	"github.com/clustermirror/clustermirror/logtrunc"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -214,6 +215,7 @@ func (p *process) syncGroups() {
 				r    *runner
 				name string
 				at   metadatasync.Offset
+				of   statemachine.TopicID
 				left bool
 			}
 			var looks []look
@@ -221,14 +223,14 @@ func (p *process) syncGroups() {
 				src := m.source.log(r.l.at.Topic, r.l.at.Partition)
 				for _, g := range w.groups.placed {
 					if src != nil && g.l == src {
-						looks = append(looks, look{r, g.name, g.at, g.left})
+						looks = append(looks, look{r, g.name, g.at, src.t.id, g.left})
 					}
 				}
 			}
 			return func() {
 				p.guard(func() {
 					for _, k := range looks {
-						k.r.follow(k.name, k.at, k.left)
+						k.r.follow(k.name, k.at, k.of, k.left)
 					}
 				})
 			}
@@ -236,22 +238,29 @@ func (p *process) syncGroups() {
 	})
 }
 
-// follow moves one group in one partition to where the source has it.
-func (r *runner) follow(name string, source metadatasync.Offset, left bool) {
-	if r.halted || r.state != statemachine.Mirroring || r.l.gone || r.l.c.lost || r.m.newest() != r.p {
+// topic is the source's that the copy is of.
+func (r *runner) topic() statemachine.TopicID { return r.core.Status().Record.SourceTopicID }
+
+// follow moves one group in one partition to where the source has it: the topic that it was asked about.
+func (r *runner) follow(name string, source metadatasync.Offset, of statemachine.TopicID, left bool) {
+	if of != r.topic() || r.halted || r.state != statemachine.Mirroring || r.l.gone || r.l.c.lost || r.m.newest() != r.p {
 		return
 	}
 	k := r.w.groups.memory(r.m, name, r.l)
 	if r.w.now < k.busy {
 		return
 	}
-	r.w.tell(func(m *model.World) { m.Saw(r.of, name, source.Offset) })
-	r.move(k, metadatasync.Look{Source: &source, Copy: r.copyOf(r.l.high, r.l.end), Memory: k.Memory, First: k.episode != r.episode}, r.quiesced)
+	r.w.tell(func(m *model.World) { m.Saw(r.of, name, of.String(), source.Offset, source.LeaderEpoch) })
+	r.move(k, metadatasync.Look{Source: &source, Copy: r.copyOf(r.l.high, r.l.end), Topic: of, Memory: k.Memory, First: k.episode != r.episode}, r.quiesced)
 	k.episode, k.left = r.episode, left
 }
 
 func (r *runner) copyOf(replicated, end int64) metadatasync.Copy {
-	return metadatasync.Copy{Start: r.l.start, Replicated: replicated, End: end, LeaderEpoch: r.l.epoch, EpochBelow: r.l.epochBelow}
+	epochs, at := logtrunc.NewCache(r.core.Status().Epochs...), r.l.end
+	return metadatasync.Copy{Start: r.l.start, Replicated: replicated, End: end, LeaderEpoch: r.l.epoch, EpochBelow: r.l.epochBelow, EpochEnd: func(epoch int32) int64 {
+		_, end := epochs.EndOffsetFor(epoch, at)
+		return end
+	}}
 }
 
 // move decides, remembers, and writes; the write takes a while, and is not begun when the partition's groups have been ended since.
@@ -293,7 +302,7 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 		missed := func(why string) { // what was not written is not remembered
 			w.stats.answer(why, r.state)
 			w.tell(func(m *model.World) { m.Aims(r.of, k.name, -1) })
-			prior.Seen, prior.SeenEpoch = k.Seen, k.SeenEpoch
+			prior.Saw(metadatasync.Offset{Offset: k.Seen, LeaderEpoch: k.SeenEpoch}, k.Topic)
 			k.Memory = prior
 		}
 		switch now := w.groups.find(k.name, l); {
@@ -340,8 +349,8 @@ func (r *runner) clamp(end int64) {
 	}
 	for _, k := range r.w.groups.memories {
 		if k.m == r.m && k.l == r.l && k.Seen != metadatasync.None {
-			source := metadatasync.Offset{Offset: k.Seen, LeaderEpoch: k.SeenEpoch}
-			look := metadatasync.Look{Source: &source, Copy: r.copyOf(end, end), Memory: k.Memory}
+			source := k.Last(r.topic())
+			look := metadatasync.Look{Source: &source, Copy: r.copyOf(end, end), Topic: r.topic(), Memory: k.Memory}
 			if d := r.w.groups.find(k.name, r.l); d != nil {
 				at := d.at
 				look.Destination = &at

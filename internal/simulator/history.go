@@ -8,7 +8,6 @@ import (
 
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/clienthistory"
-	"github.com/clustermirror/clustermirror/internal/metadatasync"
 	"github.com/clustermirror/clustermirror/internal/partition"
 	"github.com/clustermirror/clustermirror/internal/simulator/model"
 	"github.com/clustermirror/clustermirror/producerstate"
@@ -21,7 +20,7 @@ import (
 //   - A copy that has not followed an unclean election of its source yet keeps the line that was lost there, so the lines part where the election parted them.
 //   - A failback gives up what its mirror said it dropped of the cluster that follows again.
 //   - An unclean election loses what its new leader did not have. Retention, DeleteRecords and compaction take what they take, in the cluster that is written also from everybody who copies it.
-//   - A stop leaves groups behind their place at the source, and says so: those with members, and those that it did not have in its hands. The number of a place in a line that an election ended is taken as it is.
+//   - A stop leaves groups behind their place at the source, and says so: those with members, and those that it did not have in its hands.
 //
 // A partition is judged no more when there is no line any more that both clusters have: its topic was deleted, the cluster that clients write begins to follow the one that they had left, or that one loses its end
 // and goes on alone. It is judged again, as another partition, from the moment on in which a copy is in step with its source: with what the source has then. What leaders have that unclean elections deposed, and that go on
@@ -45,7 +44,7 @@ type judged struct {
 	follows *cluster            // that copies it and has given up what it had of its own; nil: none
 	wrote   [2]bool             // clusters that clients were sent to once
 	cut     bool                // its mirror has cut the cluster that is to follow
-	parted  int64               // from here on the copy may be of a line that an election ended
+	parted  int64               // from here on the copy may be of a line that an election ended, or has marks of the stop that makes it a line of its own
 	turns   []int64             // where the lines part
 	given   clienthistory.Range // what the mirror said that it dropped of the cluster that is to follow
 	aborted []clienthistory.Transaction
@@ -400,15 +399,16 @@ func (h *history) opens(l *partitionLog, r *runner) {
 		if p.l == l {
 			theirs := h.w.groups.find(p.name, source)
 			p.left = p.who != model.Mirror || !h.w.groups.settled(r, p.name) || p.at.Offset > at || theirs != nil && theirs.left ||
-				theirs != nil && (theirs.at.Offset != p.at.Offset && h.w.groups.isActive(l.c, p.name) || source.lacks(theirs.at))
+				theirs != nil && theirs.at.Offset != p.at.Offset && h.w.groups.isActive(l.c, p.name)
 		}
 	}
 }
 
-// lacks says that a place is of a line that an election ended: what was read up to there the log has no more. Spec §6 takes the number as it is.
-func (l *partitionLog) lacks(at metadatasync.Offset) bool {
-	_, end := l.cache.EndOffsetFor(at.LeaderEpoch, l.end)
-	return at.LeaderEpoch >= 0 && at.Offset > l.start && end < at.Offset
+// marked notes that the copy ends its line here: its stop writes marks, and it is not open yet.
+func (h *history) marked(l *partitionLog, at int64) {
+	if k := h.of(l); k != nil && k.follows == l.c {
+		k.parted = min(k.parted, at)
+	}
 }
 
 // abortedBefore names what an earlier process of this stop has aborted, or this one, if it was not told so.

@@ -777,6 +777,9 @@ func (r *runner) append(e *partition.Effect, how failure) error {
 	}
 	if len(list) > 0 {
 		l.add(list)
+		if end := r.core.Status().LME; r.state == statemachine.Stopping && end != nil && end.Episode == r.episode && list[0].h.BaseOffset >= end.Offset {
+			w.history.marked(l, list[0].h.BaseOffset)
+		}
 		r.aborted = r.aborted || r.state == statemachine.Stopping && list[0].m.Kind == model.Abort
 		w.tell(func(m *model.World) { m.Appended(l.at, model.Mirror, r.p.name, facts(list), true) })
 		l.soon()

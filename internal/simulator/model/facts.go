@@ -49,12 +49,12 @@ type Wish uint8
 // The wishes.
 const WantMirroring, WantPaused, WantStopped Wish = 0, 1, 2
 
-// Record is a state record as it lies in the store, in the specification's numbers (decision 1). Attempt −1: only a person ends the failure.
+// Record is a state record as it lies in the store, in the specification's numbers (decision 1). Attempt −1: only a person ends the failure. Topic: whom the log was copied from.
 type Record struct {
 	State, Previous     int8
 	StateEpoch, Episode int32
 	Attempt             int16
-	Message             string
+	Message, Topic      string
 	FoundOpen           bool
 }
 

@@ -8,6 +8,7 @@ type group struct {
 	at                   At
 	name                 string
 	offset, before       int64
+	epoch                int32
 	who                  Who
 	episode              int32
 	theirs, passed, free bool
@@ -17,7 +18,7 @@ type group struct {
 func (w *World) Active(cluster, name string, active bool) {
 	w.active[[2]string{cluster, name}] = active
 	for _, g := range w.groups {
-		if m := w.acting(g.at); active && g.name == name && g.at.Cluster == cluster && g.who != Mirror && (m == nil || m.looked[name] != m.record.Episode) { // an idle one that it looked at was taken over
+		if m := w.acting(g.at); active && g.name == name && g.at.Cluster == cluster && g.who != Mirror && (m == nil || !m.lookedAt(name)) { // an idle one that it looked at was taken over
 			g.theirs, g.passed = true, false
 		}
 	}
@@ -28,18 +29,19 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	g := w.group(at, name)
 	fresh := g == nil
 	if fresh {
-		g = &group{at: at, name: name, offset: offset, who: who}
+		g = &group{at: at, name: name, offset: offset, epoch: epoch, who: who}
 		w.groups = append(w.groups, g)
 	}
-	m := w.acting(at)
+	m, was := w.acting(at), *g
+	g.epoch = epoch
 	switch {
 	case who == Mirror && m != nil:
-		w.moves(m, w.log(at), *g, offset, epoch)
+		w.moves(m, w.log(at), was, offset, epoch)
 		g.episode, g.before, g.theirs, g.passed = m.record.Episode, g.offset, false, false
 	case !fresh && !g.theirs && g.offset == offset: // nobody can tell this from what the mirror has put or found there
 		return
 	case who != Mirror:
-		g.theirs, g.passed = m != nil && m.looked[name] == m.record.Episode && m.aims[name] != offset+1, false
+		g.theirs, g.passed = m != nil && m.lookedAt(name) && m.aims[name] != offset+1, false
 	}
 	g.offset, g.who = offset, who
 }
@@ -57,27 +59,55 @@ func (w *World) Forgotten(at At, name string) {
 	w.groups = slices.DeleteFunc(w.groups, func(g *group) bool { return g.at == at && g.name == name })
 }
 
-// Saw: the mirror's process was told where the source has a group. The first time in an episode it takes an idle group over, wherever that is: what the copy has is from before. From then on what
+// lookedAt says that the mirror has looked at a group in this episode, and that the topic is still the same.
+func (m *member) lookedAt(name string) bool {
+	return m.looked[name] == m.record.Episode && !m.earlier(name)
+}
+
+// earlier says that the topic was made again since the group was looked at: where it was then says nothing of this copy (F-28).
+func (m *member) earlier(name string) bool {
+	saw, ok := m.saw[name]
+	return ok && saw.topic != m.record.Topic
+}
+
+// place is where a group belongs in a copy (spec §6): where it is at the source, but not beyond a limit, nor beyond where the copy has something of a later leader epoch than the group has read. A gap
+// before that is of neither epoch.
+func (l *log) place(s seen, limit int64) gap {
+	at := gap{min(s.offset, limit), min(s.offset, limit)}
+	if i := slices.IndexFunc(l.batches, func(v *version) bool { return v.LeaderEpoch > s.epoch }); i > 0 && s.epoch >= 0 {
+		at = gap{min(at.from, l.batches[i-1].Last+1), min(at.to, l.batches[i].Base)}
+	} else if i == 0 && s.epoch >= 0 {
+		at = gap{l.start, min(at.to, l.batches[i].Base)}
+	}
+	return gap{max(l.start, at.from), max(l.start, at.to)}
+}
+
+func (g gap) has(offset int64) bool { return g.from <= offset && offset <= g.to }
+
+// Saw: the mirror's process was told where the source's topic of this id has a group. The first time in an episode it takes an idle group over, wherever that is: what the copy has is from before. From then on what
 // somebody commits at the copy stays until the source's group has moved since (decisions 12, 17). Once it sees that it is theirs, where it has put it before counts no more.
-func (w *World) Saw(of Of, name string, offset int64) {
-	m := w.member(of)
-	last, seen := m.saw[name]
+func (w *World) Saw(of Of, name, topic string, offset int64, epoch int32) {
+	m, now := w.member(of), seen{offset, epoch, topic}
+	last, known := m.saw[name]
 	if g := w.group(of.At, name); g != nil && g.who != Mirror {
-		first := m.looked[name] != m.record.Episode
-		g.theirs, g.passed = first && w.active[[2]string{of.Cluster, name}] || !first && g.theirs, g.passed || seen && offset != last
+		first := !m.lookedAt(name)
+		g.theirs, g.passed = first && w.active[[2]string{of.Cluster, name}] || !first && g.theirs, g.passed || known && offset != last.offset
 		m.aims[name] = map[bool]int64{false: m.aims[name]}[g.theirs]
-		if l := w.log(of.At); first && !g.theirs && g.offset == max(l.start, min(offset, l.replicated)) { // found where the mirror would have put it: as if it had
+		if l := w.log(of.At); first && !g.theirs && l.place(now, l.replicated).has(g.offset) { // found where the mirror would have put it: as if it had
 			g.who, g.episode, g.before = Mirror, m.record.Episode, g.offset
 		}
 	}
-	m.saw[name], m.looked[name] = offset, m.record.Episode
+	m.saw[name], m.looked[name] = now, m.record.Episode
 }
 
-// lastPlaces: when a copy is opened, an idle group that the mirror moved last is where the mirror saw it at the source, and not behind LMO.
+// lastPlaces: when a copy is opened, an idle group that the mirror moved last is where the mirror saw it at the source, and not behind LMO; at the start, if the topic was made again since.
 func (w *World) lastPlaces(m *member, l *log) {
 	for _, g := range w.groups {
 		if saw, ok := m.saw[g.name]; ok && g.at == l.at && g.who == Mirror && g.episode == m.record.Episode && !w.active[[2]string{l.at.Cluster, g.name}] {
-			w.must(g.offset == max(l.start, min(saw, m.end.LMO)), "last place", "design.md, STOPPING; decision 12", "%v is opened with group %s at %d; it was last seen at %d, LMO is %d", m.of, g.name, g.offset, saw, m.end.LMO)
+			if m.earlier(g.name) {
+				saw = seen{epoch: -1}
+			}
+			w.must(l.place(saw, m.end.LMO).has(g.offset), "last place", "design.md, STOPPING; decision 12", "%v is opened with group %s at %d; it was last seen at %+v, LMO is %d", m.of, g.name, g.offset, saw, m.end.LMO)
 		}
 	}
 }
@@ -102,7 +132,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	}
 	w.must(l.taken || offset >= start && (offset <= limit || s != stopping && offset <= g.offset && offset <= l.end), "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
-	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
+	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || m.earlier(g.name) || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
 
 // over says that clients have the log, and have written it since the mirror ended, although its gate may be closed now.
@@ -116,8 +146,8 @@ func (w *World) restGroups(m *member, l *log) {
 		if at.at != m.source || w.active[[2]string{m.of.Cluster, at.name}] {
 			continue
 		}
-		g, want := w.group(m.of.At, at.name), max(l.start, min(at.offset, l.replicated))
+		g, want := w.group(m.of.At, at.name), l.place(seen{offset: at.offset, epoch: at.epoch}, l.replicated)
 		w.must(g != nil, "rest groups", "decisions 12, 17", "%v: group %s is not there; the source has it at %d, the copy is [%d, %d)", m.of, at.name, at.offset, l.start, l.replicated)
-		w.must(g == nil || g.theirs || g.offset == want, "rest groups", "decisions 12, 17", "%v: group %s rests at %+v; the source has it at %d, the copy is [%d, %d)", m.of, at.name, g, at.offset, l.start, l.replicated)
+		w.must(g == nil || g.theirs || want.has(g.offset), "rest groups", "decisions 12, 17", "%v: group %s rests at %+v; the source has it at %d, the copy is [%d, %d)", m.of, at.name, g, at.offset, l.start, l.replicated)
 	}
 }

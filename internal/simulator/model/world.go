@@ -59,9 +59,17 @@ type member struct {
 	need, told                                  map[string][]gap
 	began                                       map[string]int8
 	room                                        map[string]gap
-	saw, aims                                   map[string]int64
+	saw                                         map[string]seen
+	aims                                        map[string]int64
 	served                                      []Batch
 	looked                                      map[string]int32
+}
+
+// seen is where a group was at the source: a committed offset and its leader epoch, in a topic with this id.
+type seen struct {
+	offset int64
+	epoch  int32
+	topic  string
 }
 
 type gap struct{ from, to int64 }
@@ -117,7 +125,7 @@ func (w *World) member(of Of) *member {
 // forget is a partition that no state record is about.
 func (m *member) forget() {
 	m.record, m.consents, m.opened, m.beyond, m.proof = Record{State: unknown, Previous: unknown}, nil, -1, false, newProof(0)
-	m.need, m.told, m.saw, m.looked, m.aims = map[string][]gap{}, map[string][]gap{}, map[string]int64{}, map[string]int32{}, map[string]int64{}
+	m.need, m.told, m.saw, m.looked, m.aims = map[string][]gap{}, map[string][]gap{}, map[string]seen{}, map[string]int32{}, map[string]int64{}
 }
 
 // acting is the member that a copy belongs to: the one that is not STOPPED, or else the last one.
