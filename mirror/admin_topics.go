@@ -39,6 +39,8 @@ type StopOptions struct {
 	Drain  time.Duration
 	DryRun bool
 	Intent Intent
+
+	promotes *promotes // nil: it is the stop of no promotion
 }
 
 // PauseOptions belong to Pause.
@@ -71,11 +73,15 @@ type RecoverOptions struct {
 // For the whole request: InvalidRequest (nothing named; the intent; part of a topic set), InvalidRegularExpression, UnknownClusterMirror (with patterns or AllTopics).
 // Per topic: UnknownTopicOrPartition (in no mirror, and the destination does not have it), UnknownClusterMirror, TopicNotInClusterMirror.
 func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Result, error) {
+	verb, words := verbStop, "a stop, which opens topics for clients,"
+	if o.promotes != nil {
+		verb, words = verbPromote, "a promotion, which opens topics for clients,"
+	}
 	request := []any{topics, o.Patterns, o.AllTopics, o.Partial}
 	if o.Drain != 0 {
 		request = append(request, o.Drain)
 	}
-	c, err := a.begin(ctx, verbStop, o.DryRun, o.Intent, request...)
+	c, err := a.begin(ctx, verb, o.DryRun, o.Intent, request...)
 	if err != nil {
 		return c.nothing(err)
 	}
@@ -102,7 +108,11 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 	}
 	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
 		var out outcome
-		if err := c.strict("a stop, which opens topics for clients,", r.Clusters); err != nil {
+		asks := *c
+		if o.promotes != nil { // it asks at its beginning, when nothing has changed
+			asks.dryRun = !o.promotes.confirm
+		}
+		if err := asks.strict(words, r.Clusters); err != nil {
 			return out, err
 		}
 		names := topics
@@ -135,6 +145,9 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		before := s.Clone()
 		for _, topic := range names {
 			changed, err := c.stop(s, topic, drainUntil, missing[topic])
+			if err != nil && o.promotes != nil {
+				return out, err // all or nothing: what is left out would be written to behind the fence
+			}
 			x := TopicResult{Topic: topic, Err: err, Changed: changed, Opens: err == nil}
 			if err == nil && !changed {
 				if _, err := c.reported(topic); err != nil {
@@ -144,6 +157,11 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 				}
 			}
 			r.Topics = append(r.Topics, x)
+		}
+		if o.promotes != nil && o.promotes.record != nil {
+			if err := s.stopPromoted(*o.promotes.record, c.begun); err != nil {
+				return out, err
+			}
 		}
 		c.warnUnattended(r)
 		out.notes = append(out.notes, c.openTransactions(r)...)

@@ -55,6 +55,8 @@ type ControlState struct {
 	Provenance []Provenance
 	// Questions are those for a failback plan that the processes of mirrors are to answer, sorted by mirror, one each.
 	Questions []FailbackQuestion
+	// Promotions are those that are under way, sorted by mirror, one each.
+	Promotions []Promotion
 	// Note is an entry that this change adds to the history; nil in what Read returns. The Control numbers it.
 	Note *HistoryEntry
 }
@@ -86,7 +88,7 @@ type TopicOrigin struct {
 // Provenance is one thing that metadata sync wrote. Kind and Name are its own; Value is opaque.
 type Provenance struct {
 	Mirror string
-	Kind   string // "config", "group", "share-group", "group-episodes", "acl"
+	Kind   string // "config", "group", "share-group", "group-episodes", "acl"; "fence": a rule of the source that a fence made there, and that is not copied
 	Name   string
 	Value  string
 
@@ -242,6 +244,10 @@ func (s ControlState) Clone() ControlState {
 	for i := range s.Questions {
 		s.Questions[i].Topics = slices.Clone(s.Questions[i].Topics)
 	}
+	s.Promotions = slices.Clone(s.Promotions)
+	for i := range s.Promotions {
+		s.Promotions[i].Topics = slices.Clone(s.Promotions[i].Topics)
+	}
 	if s.Note != nil {
 		note := *s.Note
 		note.Topics = slices.Clone(note.Topics)
@@ -385,6 +391,12 @@ func (s *ControlState) normalise() error {
 		}
 	}
 	s.Questions = inOrder(s.Questions, func(a, b FailbackQuestion) int { return cmp.Compare(a.Mirror, b.Mirror) }, func(a FailbackQuestion) { twice("the question of mirror " + a.Mirror) })
+	for i := range s.Promotions {
+		s.Promotions[i].store()
+		text("the promotion of mirror "+s.Promotions[i].Mirror, s.Promotions[i].Topics...)
+		text("the memory of the fence of mirror "+s.Promotions[i].Mirror, s.Promotions[i].Memory)
+	}
+	s.Promotions = inOrder(s.Promotions, func(a, b Promotion) int { return cmp.Compare(a.Mirror, b.Mirror) }, func(a Promotion) { twice("the promotion of mirror " + a.Mirror) })
 	return errors.Join(errs...)
 }
 

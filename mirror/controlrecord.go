@@ -47,8 +47,9 @@ const (
 	nodeReportRecord      int16 = 76 // owner, mirror
 	questionRecord        int16 = 77 // mirror: what is asked of the process that runs it
 	answerRecord          int16 = 78 // owner, mirror
+	promotionRecord       int16 = 79 // mirror: a promotion that is under way
 
-	firstControlRecord, lastControlRecord = mirrorRecord, answerRecord
+	firstControlRecord, lastControlRecord = mirrorRecord, promotionRecord
 	sessionRecord                         = firstControlRecord - 1
 )
 
@@ -68,6 +69,7 @@ var controlRecordNames = map[int16]string{
 	nodeReportRecord:      "report of %q on mirror %q",
 	questionRecord:        "question for a failback plan of mirror %q",
 	answerRecord:          "answer of %q on a failback of mirror %q",
+	promotionRecord:       "promotion of mirror %q",
 }
 
 // ControlTopic names the internal Kafka topic that keeps records of this type: their rights differ (who may pause, who may stop, who may do everything), and Kafka gives rights
@@ -100,7 +102,7 @@ type controlKey struct {
 // controlNames is how many names a key of each type has.
 var controlNames = map[int16]int{
 	mirrorRecord: 1, topicRecord: 1, consentsRecord: 1, deletedRecord: 1, provenanceRecord: 3, originRecord: 2, stopRecord: 1, pauseRecord: 1, recoverRecord: 1,
-	historyRecord: 0, partitionReportRecord: 3, nodeReportRecord: 2, questionRecord: 1, answerRecord: 2,
+	historyRecord: 0, partitionReportRecord: 3, nodeReportRecord: 2, questionRecord: 1, answerRecord: 2, promotionRecord: 1,
 }
 
 // String names the record as a person would.
@@ -396,6 +398,9 @@ func encodeControl(s *ControlState) (map[string][]byte, error) {
 	for _, q := range s.Questions {
 		put(questionValue{controlVersion, q.Number, q.Asked, q.Topics, q.Who.Host, q.Who.User, q.Who.Client, q.Reason}, questionRecord, q.Mirror)
 	}
+	for _, p := range s.Promotions {
+		put(p.value(), promotionRecord, p.Mirror)
+	}
 	for _, p := range s.Provenance {
 		put(provenanceValue{controlVersion, p.Value}, provenanceRecord, p.Mirror, p.Kind, p.Name)
 		if key, keyErr := (controlKey{recordType: provenanceRecord, names: []string{p.Mirror, p.Kind, p.Name}}).encode(); p.unread != "" && keyErr == nil {
@@ -482,6 +487,12 @@ func (r *controlReader) add(k controlKey, value []byte) error {
 			return err
 		}
 		r.state.Questions = append(r.state.Questions, FailbackQuestion{k.names[0], v.Number, v.Asked, v.Topics, Operator{v.Host, v.User, v.Client}, v.Reason})
+	case promotionRecord:
+		var v promotionValue
+		if err := decode(&v); err != nil {
+			return err
+		}
+		r.state.Promotions = append(r.state.Promotions, v.promotion(k.names[0]))
 	case provenanceRecord:
 		p := Provenance{Mirror: k.names[0], Kind: k.names[1], Name: k.names[2]}
 		var v provenanceValue

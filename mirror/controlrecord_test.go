@@ -386,7 +386,7 @@ func TestControlKeysRoundTrip(t *testing.T) {
 }
 
 func TestControlTopicsByRight(t *testing.T) {
-	want := map[int16]string{64: "__mirror_control", 71: "__mirror_stop", 72: "__mirror_pause", 77: "__mirror_control", 78: "__mirror_status", 73: "__mirror_pause", 74: "__mirror_history", 75: "__mirror_status", 76: "__mirror_status"}
+	want := map[int16]string{64: "__mirror_control", 71: "__mirror_stop", 72: "__mirror_pause", 77: "__mirror_control", 78: "__mirror_status", 79: "__mirror_control", 73: "__mirror_pause", 74: "__mirror_history", 75: "__mirror_status", 76: "__mirror_status"}
 	for recordType := int16(-2); recordType < 100; recordType++ {
 		name := want[recordType]
 		if recordType >= 65 && recordType <= 70 {

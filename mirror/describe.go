@@ -29,7 +29,9 @@ type Description struct {
 	Nodes    []DescribedNode
 	Topics   []DescribedTopic // by name
 	Notes    []string         // what else a person has to know, one sentence each
-	Groups   []GroupStatus    // that are followed, as they were recorded last, by name; of one in which nothing changes nothing new is recorded
+	// Promotion is one that is under way, as Head begins with; nil: none is.
+	Promotion *Promotion    `json:",omitempty"`
+	Groups    []GroupStatus // that are followed, as they were recorded last, by name; of one in which nothing changes nothing new is recorded
 	// GroupsSeen is when a process looked at groups on both sides last; zero: never.
 	GroupsSeen time.Time
 	strays     map[string]int               // how many partitions that the state store has in each state belong to no topic that is known here; without those that are done
@@ -228,6 +230,9 @@ func (d *Description) fill(s *ControlState, reports *Reports, settings Settings,
 		}
 		d.Topics = append(d.Topics, t)
 	}
+	if p, ok := s.Promotion(d.Mirror); ok {
+		d.Promotion = &p
+	}
 	d.fillGroups(s, reports)
 	d.Notes = append(d.Notes, denialNotes(s.denials(d.Mirror, s.stoppedNames(d.Mirror)))...)
 	d.verdict(settings)
@@ -378,6 +383,9 @@ func (d *Description) verdict(settings Settings) {
 	}
 	if unrun := d.unrun(); unrun != "" {
 		head = append(head, unrun)
+	}
+	if d.Promotion != nil {
+		head = append([]string{d.Promotion.line(d.Taken)}, head...)
 	}
 	d.Head = strings.Join(head, "; ")
 }

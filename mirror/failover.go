@@ -99,6 +99,11 @@ var ErrIncomplete = errors.New("mirror: not complete")
 // which partitions are not open, and why. A plan of another mirror, or of other clusters than those that are here as far as both know them, is refused with InvalidRequest
 // before anything is written.
 func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (FailoverReport, error) {
+	return m.executeFailover(ctx, plan, StopOptions{Partial: plan.Partial, Drain: plan.Drain, Intent: intentOf("failover", plan.Hash(), plan.Reason)})
+}
+
+// executeFailover is ExecuteFailover, with the stop as it is to be recorded.
+func (m *Mirror) executeFailover(ctx context.Context, plan FailoverPlan, o StopOptions) (FailoverReport, error) {
 	r := FailoverReport{Mirror: m.cfg.Name, SourceClusterID: plan.SourceClusterID, DestinationClusterID: plan.DestinationClusterID, Began: time.Now()}
 	if err := m.fits(plan.Mirror, plan.SourceClusterID, plan.DestinationClusterID); err != nil {
 		here := m.Status()
@@ -112,7 +117,7 @@ func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (Failov
 	if len(topics) == 0 {
 		return r, fmt.Errorf("%w: no topic is in mirror %s here, so nothing was failed over; start its topics (what the store holds of them is kept), then fail over", ErrIncomplete, m.cfg.Name)
 	}
-	result, err := m.admin.Stop(ctx, topics, StopOptions{Partial: plan.Partial, Drain: plan.Drain, Intent: intentOf("failover", plan.Hash(), plan.Reason)})
+	result, err := m.admin.Stop(ctx, topics, o)
 	if len(result.Topics) == 0 && err != nil {
 		return r, err
 	}

@@ -49,6 +49,8 @@ type Mirror struct {
 	atOpen   []statemachine.Entry // what the store held of this mirror when the session began
 	fenced   error
 	followed int64 // version of the desired state that was handed to the partitions last
+	// promotion is one that is under way, as that version says it.
+	promotion *Promotion
 
 	tuning      tuning
 	controlTold telling // trouble with the desired state
@@ -339,7 +341,10 @@ func (m *Mirror) reconcile() error {
 			delete(m.topics, name)
 		}
 	}
-	m.followed = state.Version
+	m.followed, m.promotion = state.Version, nil
+	if p, ok := state.Promotion(m.cfg.Name); ok {
+		m.promotion = &p
+	}
 	m.mu.Unlock()
 	for _, r := range gone {
 		r.close()
@@ -919,6 +924,7 @@ type Status struct {
 	Metadata             MetadataStatus
 	FetchRate            int64         // bytes that this process may receive from the source in a second; 0: no limit
 	Throttled            time.Duration // sum of the pauses that brokers of the source have asked for in this process, because of quotas there
+	Promotion            *Promotion    // one that is under way, as this process has read it last; nil: none is
 }
 
 // TopicStatus is one topic of a mirror.
@@ -939,7 +945,7 @@ func (m *Mirror) Status() Status {
 	s.FetchRate, _ = m.link.allowance.limit()
 	s.Throttled = m.link.throttledFor()
 	m.mu.Lock()
-	s.Fenced = m.fenced
+	s.Fenced, s.Promotion = m.fenced, m.promotion
 	type pair struct {
 		t  TopicStatus
 		rs []*runner

@@ -115,9 +115,12 @@ func (y *ruleSync) look(ctx context.Context) (left found, err error) {
 		}
 	}
 	var wanted []ACL
+	fence := state.fencedBy(y.m.cfg.Name)
 	for _, a := range source {
 		switch {
 		case !filter.Matches(a):
+		case fence[a]:
+			left["rule "+a.String()] = "a fence of a promotion made it at the source; it is not made here"
 		case !a.storable():
 			left["rule "+a.String()] = "it cannot be remembered, so it is not made: it is not UTF-8, or longer than a record takes"
 		default:

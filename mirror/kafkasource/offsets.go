@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -25,10 +26,23 @@ const (
 // leastLocalListOffsets is the first ListOffsets version that knows earliestLocalTimestamp (KIP-405). Earlier ones would look for a record of that time.
 const leastLocalListOffsets = 8
 
+// logEnd stands for latestTimestamp, asked as a replica does. It is in no request.
+const logEnd = math.MinInt64
+
 const listOffsetsOperation = "list offsets"
 
 // Offsets asks the current leader of each partition for its log start and its high watermark: one metadata request, then two requests per broker.
 func (s *Source) Offsets(ctx context.Context, partitions []mirror.TopicPartition) (map[mirror.TopicPartition]mirror.SourceOffsets, error) {
+	return s.startsAndEnds(ctx, partitions, latestTimestamp)
+}
+
+// LogEnds is Offsets, and asks as a replica does: to it a leader says where its log ends, whatever other replicas have of it (Kafka: Partition.fetchOffsetForTimestamp without an isolation level). The
+// user needs no more rights for that, and nothing changes by it.
+func (s *Source) LogEnds(ctx context.Context, partitions []mirror.TopicPartition) (map[mirror.TopicPartition]mirror.SourceOffsets, error) {
+	return s.startsAndEnds(ctx, partitions, logEnd)
+}
+
+func (s *Source) startsAndEnds(ctx context.Context, partitions []mirror.TopicPartition, latest int64) (map[mirror.TopicPartition]mirror.SourceOffsets, error) {
 	ctx, end, err := s.begin(ctx, listOffsetsOperation)
 	if err != nil {
 		return nil, err
@@ -41,7 +55,7 @@ func (s *Source) Offsets(ctx context.Context, partitions []mirror.TopicPartition
 	var starts, ends map[mirror.TopicPartition]listed
 	var both sync.WaitGroup
 	both.Go(func() { starts = s.listOffsets(ctx, targets, earliestTimestamp) })
-	both.Go(func() { ends = s.listOffsets(ctx, targets, latestTimestamp) })
+	both.Go(func() { ends = s.listOffsets(ctx, targets, latest) })
 	both.Wait()
 	for _, t := range targets {
 		o := mirror.SourceOffsets{LogStart: -1, HighWatermark: -1, LeaderEpoch: -1}
@@ -230,6 +244,9 @@ func (s *Source) listOffsetsOf(ctx context.Context, targets []target, timestamp 
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	req.IsolationLevel = 0 // READ_UNCOMMITTED
+	if timestamp == logEnd {
+		req.ReplicaID, timestamp = targets[0].broker, latestTimestamp // whose id it is does not matter; −2 would let a follower answer
+	}
 	for _, t := range targets {
 		if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != t.tp.Topic {
 			topic := kmsg.NewListOffsetsRequestTopic()

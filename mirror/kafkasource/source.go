@@ -44,6 +44,7 @@ type leader struct{ broker, epoch int32 }
 var (
 	_ mirror.Source           = (*Source)(nil)
 	_ mirror.LocalStartReader = (*Source)(nil)
+	_ mirror.LogEndReader     = (*Source)(nil)
 )
 
 // New returns a Source. It connects to nothing: the first call does.

@@ -75,6 +75,7 @@ var (
 	_ mirror.Source                = (*Cluster)(nil)
 	_ mirror.LastMirrorEpochReader = (*Cluster)(nil)
 	_ mirror.LocalStartReader      = (*Cluster)(nil)
+	_ mirror.LogEndReader          = (*Cluster)(nil)
 	_ mirror.GroupWriter           = (*Cluster)(nil)
 	_ mirror.TopicConfigWriter     = (*Cluster)(nil)
 	_ mirror.ACLWriter             = (*Cluster)(nil)

@@ -122,6 +122,11 @@ func (c *Cluster) Offsets(ctx context.Context, partitions []mirror.TopicPartitio
 	return c.offsets(ctx, "Offsets", partitions, func(l *partitionLog) int64 { return l.highWatermark })
 }
 
+// LogEnds gives log start and the end of the leader's log.
+func (c *Cluster) LogEnds(ctx context.Context, partitions []mirror.TopicPartition) (map[mirror.TopicPartition]mirror.SourceOffsets, error) {
+	return c.offsets(ctx, "LogEnds", partitions, func(l *partitionLog) int64 { return l.end })
+}
+
 // OffsetsAt finds offsets by timestamp. A record in a batch that cannot be read counts as its batch's first.
 func (c *Cluster) OffsetsAt(ctx context.Context, at time.Time, partitions []mirror.TopicPartition) (map[mirror.TopicPartition]mirror.SourceOffsets, error) {
 	return c.offsets(ctx, "OffsetsAt", partitions, func(l *partitionLog) int64 {
