@@ -119,6 +119,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	mirror/kafkasource                 a Source over franz-go
 	mirror/properties                  settings from Java properties files
 	mirror/memlog                      a cluster in memory: Destination and Source
+	mirror/fence                       fences at a Kafka source for a promotion, and an end for transactions left open there
 	mirror/filestore                   the keyed log in one folder, shared by the processes of a machine
 	mirror/kafkastore                  the keyed log on compacted topics
 	node                               a mirror node: a service that runs the mirrors of a Kafka cluster

@@ -437,6 +437,11 @@ func (p *promotion) goesOn() {
 		p.t.Fatal("nobody can write to the source")
 	}
 	p.apps.end()
+	for _, tp := range promoted {
+		if err := p.a.ReleaseReplica(tp.Topic, tp.Partition, 1); err != nil {
+			p.t.Fatal(err)
+		}
+	}
 	p.now.untilInStep()
 	for _, tp := range promoted {
 		if a, b := p.a.raw(tp.Topic, tp.Partition), p.b.raw(tp.Topic, tp.Partition); !bytes.Equal(a, b) {
