@@ -26,6 +26,9 @@
 // --dropped is about records that a failback, or another cut, gave up: the folder in which the node kept them. It lists and prints them, and with --replay and --yes it writes those that were committed,
 // or never in a transaction, into a topic, each with headers that say where it was.
 //
+// --reconcile is for the time after a failover, once the old source is back, and before a failback: which transactions it committed and the copy has aborted, and which records only it has. It reads both
+// clusters, with the settings of the mirror and of --command-config.
+//
 // # What needs consent
 //
 // --stop, --delete and --failback, a --start that takes a topic over from another mirror, and an --alter of mirror.topics.exclude open topics for clients, or take something away. They

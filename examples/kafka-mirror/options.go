@@ -50,6 +50,7 @@ var verbs = []verb{
 	{"recover", chosen, "try failed partitions again now"},
 	{"failback", chosen, "make this cluster the copy of the one that took over; what that one does not have is given up here, after consent"},
 	{"preflight", "mirror mirror-config topics", "what stands in the way of a mirror, at both clusters: rights, names, shapes; changes nothing"},
+	{"reconcile", "mirror topics", "after a failover, with the old source back: what it committed and the copy has aborted, and what only it has"},
 	{"dropped", "topics print replay into every skip yes", "what was given up and is kept in folder DIR, behind the verb; --print shows the records, --replay writes them into a topic"},
 	{"history", "mirror", "who did what, when and why"},
 	{"settings", "", "all settings: name, default, what it is; needs no cluster"},
@@ -195,7 +196,7 @@ func (o *options) check(takes []string) error {
 		return usage("--create needs --mirror-config FILE, with bootstrap.servers=HOST:PORT of the source in it")
 	case o.verb == "alter" && o.mirrorConfig == "" && o.unset == "":
 		return usage("--alter needs --mirror-config FILE, --unset NAMES, or both")
-	case slices.Contains(takes, "topics") && ways != 1 && o.verb != "preflight" && o.verb != "dropped":
+	case slices.Contains(takes, "topics") && ways != 1 && !slices.Contains([]string{"preflight", "dropped", "reconcile"}, o.verb):
 		return usage("--%s needs exactly one of --topics NAMES, --topics-pattern RE and --all-topics", o.verb)
 	case o.wait && o.dryRun:
 		return usage("--wait waits for what is recorded, and --dry-run records nothing: leave one of the two out")

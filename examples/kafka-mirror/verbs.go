@@ -79,6 +79,8 @@ func (p *program) do(ctx context.Context) (err error) {
 		return p.describe(bounded, a)
 	case "groups":
 		return p.groups(bounded, a)
+	case "reconcile":
+		return p.reconcile(ctx, a)
 	case "create":
 		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
 			return a.Create(ctx, settings, mirror.CreateOptions{DryRun: dryRun, Intent: intent})

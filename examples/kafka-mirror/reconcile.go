@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/kafkasource"
+	"github.com/clustermirror/clustermirror/mirror/reconcile"
+	"github.com/clustermirror/clustermirror/mirror/verify"
+)
+
+// reconcile lists what the old source has and the copy does not, after a failover. It reads both clusters as a consumer does, and needs no process of the mirror.
+func (p *program) reconcile(ctx context.Context, a *mirror.Admin) error {
+	if p.place.topics == nil {
+		return usage("--reconcile reads both clusters: use --bootstrap-server HOST:PORT, not --store")
+	}
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	d, err := a.Describe(bounded)
+	if err != nil {
+		return err
+	}
+	state, err := mirror.NewControl(p.place.records).Read(bounded)
+	if err != nil {
+		return err
+	}
+	entry, _ := state.Mirror(p.mirror)
+	source, err := kafkasource.Open(ctx, entry.Settings)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	config, err := kafkasource.FromSettings(p.place.connection)
+	if err != nil {
+		return usage("--command-config %s: %v", p.commandConfig, err)
+	}
+	here, err := kafkasource.New(config)
+	if err != nil {
+		return fmt.Errorf("--bootstrap-server %s: %w", p.bootstrap, err)
+	}
+	defer here.Close()
+	cluster, err := source.Cluster(bounded)
+	if err != nil {
+		return fmt.Errorf("the old source, which has to be back for this: %w", err)
+	}
+	if known := d.Clusters.SourceID; known != "" && cluster.ID != known {
+		return refusal(fmt.Sprintf("the cluster at the source's address is %s, and the mirror's source was %s: nothing is compared", cluster.ID, known))
+	}
+	report := reconcile.Report{Mirror: p.mirror, SourceClusterID: cluster.ID, DestinationClusterID: d.Clusters.DestinationID, Taken: time.Now(), Partitions: []reconcile.PartitionReport{}}
+	wanted, failed := split(p.topics), error(nil)
+	for _, t := range d.Topics {
+		if len(wanted) > 0 && !slices.Contains(wanted, t.Topic) {
+			continue
+		}
+		for _, q := range t.Partitions {
+			tp := mirror.TopicPartition{Topic: t.Topic, Partition: q.Partition}
+			lmo, known := q.LMO.Value()
+			if !known {
+				fmt.Fprintf(p.complaints, "%s-%d: nothing is listed: no last mirror offset is recorded, so it was never stopped\n", mirror.OneLine(tp.Topic), tp.Partition)
+				continue
+			}
+			at := reconcile.Position{LME: mirror.Unknown, LMO: lmo}
+			if lme, known := q.LME.Value(); known {
+				at.LME = int32(lme)
+			}
+			list, err := p.reconcilePartition(ctx, source, here, tp, at)
+			report.Partitions = append(report.Partitions, list)
+			if err != nil {
+				p.complain(err)
+				failed = err
+			}
+		}
+	}
+	if p.json {
+		err = p.asJSON(report)
+	} else {
+		say(p.out, report.String())
+	}
+	if err == nil && failed != nil {
+		err = &endedError{status: exitStatus(failed)}
+	}
+	return err
+}
+
+// reconcilePartition is one partition of it. Only the first questions are bounded by --timeout: logs are read.
+func (p *program) reconcilePartition(ctx context.Context, source, here mirror.Source, tp mirror.TopicPartition, at reconcile.Position) (reconcile.PartitionReport, error) {
+	there, copied := verify.SourceSide(source, tp, verify.SourceOptions{}), verify.SourceSide(here, tp, verify.SourceOptions{})
+	defer there.Close()
+	defer copied.Close()
+	return reconcile.Partition(ctx, there, copied, at, reconcile.Options{EndOfEpoch: func(ctx context.Context, epoch int32) (mirror.EpochEnd, error) {
+		return source.EndOffsetForEpoch(ctx, tp, mirror.Unknown, epoch)
+	}})
+}
