@@ -272,6 +272,9 @@ func (c *Core) replicatedMoved(v *LogView) {
 		c.dirty = true
 		return
 	}
+	if c.busy != (Token{}) && c.busyKind == Reset { // its answer says what it has changed, and that is told as dropped
+		return
+	}
 	now := c.log
 	if v.End == now.End {
 		now.Start = max(now.Start, min(v.Start, now.End))
