@@ -330,7 +330,6 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 	switch kind {
 	case Append:
 		c.setLog(e.Log)
-		c.forgetHole()
 		c.sawOurs(c.appendEpoch)
 		if c.log.End != c.upTo {
 			c.dirty = true

@@ -188,6 +188,7 @@ func (c *Core) appended(e *Event) {
 		return
 	}
 	c.fences = 0
+	c.forgetHole()
 	if c.dirty {
 		c.fail(fmt.Sprintf("destination diverged at %d: its log ends at %d after an append that was to end there; the logs are compared again", c.upTo, c.log.End), false)
 		return
