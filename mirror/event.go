@@ -182,7 +182,7 @@ func (e MarkersWritten) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: ", e.at())
 	for _, a := range e.Aborts {
-		fmt.Fprintf(&b, "ABORT of producer %d (open since %d) at %d, ", a.ProducerID, a.FirstOffset, a.Offset)
+		fmt.Fprintf(&b, "ABORT of producer %d (open since %s) at %d, ", a.ProducerID, KnownNumber(a.FirstOffset), a.Offset)
 	}
 	fmt.Fprintf(&b, "MIRROR_PID_RESET at %d", e.ResetAt)
 	return b.String()

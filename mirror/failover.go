@@ -336,7 +336,7 @@ func (r FailoverReport) String() string {
 		}
 		rows = append(rows, []string{name, p.State.String(), KnownNumber(p.FinalOffset).String(), KnownNumber(int64(p.LME)).String(), fmt.Sprint(p.OpensAt), missing, fmt.Sprint(len(p.Aborts)), result})
 		for _, a := range p.Aborts {
-			notes = append(notes, []string{name, fmt.Sprintf("ABORT at %d for producer %d epoch %d, open since %d", a.Offset, a.ProducerID, a.ProducerEpoch, a.FirstOffset)})
+			notes = append(notes, []string{name, fmt.Sprintf("ABORT at %d for producer %d epoch %d, open since %s", a.Offset, a.ProducerID, a.ProducerEpoch, KnownNumber(a.FirstOffset))})
 		}
 		for _, d := range p.Differences {
 			notes = append(notes, []string{name, d})

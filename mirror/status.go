@@ -70,7 +70,7 @@ type Transaction struct {
 type AbortMarker struct {
 	ProducerID    int64
 	ProducerEpoch int16
-	FirstOffset   int64 // of the transaction
+	FirstOffset   int64 // of the transaction; Unknown where a stop was tried again on a log that was not read as far down (Recoverer)
 	Offset        int64 // of the marker
 }
 

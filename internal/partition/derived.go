@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
@@ -18,6 +19,7 @@ type derived struct {
 	recordsAt int64     // where the first batch observed begins, not below the log start
 	recordsTo int64     // the end of the last batch observed, at or below the log start: there is none
 	resetAt   int64     // offset of the last MIRROR_PID_RESET observed, −1 if none
+	aborts    []Marker  // the ABORTs of this episode's stop, whichever process wrote them
 	expired   time.Time // when producers were last forgotten for their age
 	readUnder int32     // leader epoch of an open log when it was read, −1 none
 	dirty     bool      // the log may differ from what was observed: ask for its end before relying on anything
@@ -136,7 +138,7 @@ func (c *Core) rewindAll() {
 	c.epochs.Reset()
 	c.producers.Reset(c.log.Start)
 	c.recordsAt = c.log.Start
-	c.upTo, c.recordsTo, c.resetAt, c.dirty = c.log.Start, c.log.Start, -1, false
+	c.upTo, c.recordsTo, c.resetAt, c.aborts, c.dirty = c.log.Start, c.log.Start, -1, nil, false
 	c.from, c.settled, c.told = c.log.Start, c.log.Start, nil
 }
 
@@ -152,6 +154,7 @@ func (c *Core) rewind(end int64) {
 	if c.resetAt >= c.upTo {
 		c.resetAt = -1
 	}
+	c.aborts = slices.DeleteFunc(c.aborts, func(m Marker) bool { return m.Offset >= c.upTo })
 }
 
 // sync brings what is derived in line with the log as last seen, reading what has to be read, and goes on.
@@ -226,14 +229,29 @@ func (c *Core) replayed(e *Event) {
 // epoch may hold other records. A lower beginning is never wrong, as nothing lies in between.
 func (c *Core) observed(h *batch.Header, whole []byte) {
 	c.epochs.Assign(h.LeaderEpoch, max(min(h.BaseOffset, c.upTo), c.log.Start))
-	if h.Control() && txnabort.IsPIDReset(whole) {
+	switch {
+	case !h.Control():
+	case txnabort.IsPIDReset(whole):
 		c.resetAt = h.BaseOffset
+	case c.recorded() && h.BaseOffset >= c.lme.Offset && !c.marked() && isAbort(h, whole):
+		c.aborts = append(c.aborts, c.markerOf(h))
 	}
 	if !c.holdsRecords() {
 		c.recordsAt = max(h.BaseOffset, c.log.Start)
 	}
 	c.upTo = h.NextOffset()
 	c.recordsTo = c.upTo
+}
+
+// markerOf is an ABORT that was observed. Where its transaction began is not known of a log that was not read as far down.
+func (c *Core) markerOf(h *batch.Header) Marker {
+	m := Marker{ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch, FirstOffset: -1, Offset: h.BaseOffset}
+	for _, a := range c.producers.Aborted(h.BaseOffset, h.NextOffset()) {
+		if a.LastOffset == h.LastOffset() {
+			m.FirstOffset = a.FirstOffset
+		}
+	}
+	return m
 }
 
 // holdsRecords says whether there is any batch in the log. A log may reach from 0 to 2 and hold none: a cut went down to a gap.

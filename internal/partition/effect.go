@@ -131,6 +131,6 @@ type Note struct {
 type Marker struct {
 	ProducerID    int64
 	ProducerEpoch int16
-	FirstOffset   int64 // of the transaction
+	FirstOffset   int64 // of the transaction, −1 where the log was not read as far down
 	Offset        int64 // of the marker
 }

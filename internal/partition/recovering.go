@@ -36,6 +36,7 @@ type facts struct {
 	// The marks of the last stop, ABORTs and the MIRROR_PID_RESET, lie at its last mirror offset or shortly after it, with nothing in between.
 	marks   bool  // they are being looked for, from next on
 	next    int64 // behind the ABORTs seen so far
+	aborts  []Marker
 	over    bool  // the batch behind them was seen
 	resetAt int64 // it was the reset; −1 it was not
 }
@@ -122,6 +123,7 @@ func (f *facts) see(b []byte) {
 		case f.over, h.NextOffset() <= f.next:
 		case isAbort(&h, whole):
 			f.next = h.NextOffset()
+			f.aborts = append(f.aborts, Marker{ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch, FirstOffset: -1, Offset: h.BaseOffset})
 		default:
 			f.over = true
 			if h.Control() && txnabort.IsPIDReset(whole) && h.BaseOffset >= f.next {
@@ -162,6 +164,13 @@ func (c *Core) believe(f *facts) {
 	c.told = f
 	c.producers.Reset(f.From)
 	c.from, c.settled, c.upTo, c.resetAt = f.From, f.settled, f.From, f.resetAt
+	if c.recorded() {
+		for _, m := range f.aborts {
+			if m.Offset < f.From {
+				c.aborts = append(c.aborts, m)
+			}
+		}
+	}
 	if f.first >= 0 && f.first < f.From {
 		c.recordsAt, c.recordsTo = max(f.first, c.log.Start), f.From
 	}

@@ -13,19 +13,17 @@ import (
 
 // stopping is STOPPING's working memory. Its steps stand in the order that survives a crash anywhere (design.md); none of them talks to the source (decision 4).
 type stopping struct {
-	aborts      []Marker // written by this process's stop
-	resetMade   int64    // offset of the MIRROR_PID_RESET of this process's stop, −1 none
-	writtenOver bool     // clients wrote behind our marks: the stop had come to opening the log before, and a restart closed it
+	resetMade   int64 // offset of the MIRROR_PID_RESET of this process's stop, −1 none
+	writtenOver bool  // clients wrote behind our marks: the stop had come to opening the log before, and a restart closed it
 	markerWaits int
 	opens       int
 	justOpened  bool
 	unmarked    bool   // LME and LMO are recorded by this process, and it has not come to opening the log
 	stoppedWhy  string // what is to be known of a STOPPED log that was the clients' before the stop
 
-	looking     bool // before STOPPING is persisted: is the log still its clients'?
-	lookTries   int
-	givesBack   bool // the log is to be recorded as the clients'
-	pendingMark []Marker
+	looking   bool // before STOPPING is persisted: is the log still its clients'?
+	lookTries int
+	givesBack bool // the log is to be recorded as the clients'
 }
 
 const maxMarkerWaits = 3
@@ -369,10 +367,8 @@ func (c *Core) stopAbort() {
 	}
 	at := c.ownOffset()
 	bytes := make([]byte, 0, 80*len(open))
-	c.pendingMark = c.pendingMark[:0]
 	for _, t := range open {
 		bytes = append(bytes, txnabort.Abort(at, c.log.LeaderEpoch, t, c.now.UnixMilli())...)
-		c.pendingMark = append(c.pendingMark, Marker{ProducerID: t.ProducerID, ProducerEpoch: t.ProducerEpoch, FirstOffset: t.FirstOffset, Offset: at})
 		at++
 	}
 	c.stopAppend(bytes, func(c *Core, e *Event) {
@@ -380,7 +376,6 @@ func (c *Core) stopAbort() {
 			c.stopFailed("the ABORT markers cannot be appended", e.Err)
 			return
 		}
-		c.aborts = append(c.aborts, c.pendingMark...)
 		if left := c.producers.InFlight(); len(left) > 0 {
 			c.stopFailed("the ABORT markers leave a transaction open", fmt.Errorf("producer %d since %d", left[0].ProducerID, left[0].FirstOffset))
 			return

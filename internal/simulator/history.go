@@ -382,11 +382,6 @@ func (h *history) opens(l *partitionLog, r *runner) {
 			at = min(lmo, common(l, source, k.parted))
 		}
 	}
-	for _, b := range l.from(lmo) { // a process that has ended can say nothing: of what it aborted the log speaks
-		if b.m.Kind == model.Abort {
-			h.abortedBefore(k, l, r, &b)
-		}
-	}
 	h.turn(k, l.c, at, clienthistory.Above(at))
 	k.parted, k.given = math.MaxInt64, clienthistory.Range{}
 	for _, g := range h.h.Gone { // what it lacks alone nobody will get from it
@@ -409,14 +404,6 @@ func (h *history) marked(l *partitionLog, at int64) {
 	if k := h.of(l); k != nil && k.follows == l.c {
 		k.parted = min(k.parted, at)
 	}
-}
-
-// abortedBefore names what an earlier process of this stop has aborted, or this one, if it was not told so.
-func (h *history) abortedBefore(k *judged, l *partitionLog, r *runner, marker *held) {
-	if r.aborted && !r.unsure {
-		return
-	}
-	h.decidedBy(k, l, marker)
 }
 
 // decidedBy names the transaction that a marker ends.

@@ -107,8 +107,6 @@ type runner struct {
 	at         partition.Token    // … for this effect
 	pumping    bool
 	unsaid     []dropped // carried out and not told yet
-	aborted    bool      // it has appended what aborts transactions
-	unsure     bool      // an append of a stop went wrong
 	moving     int       // writes of groups under way
 	quiesced   int       // how often the moving of groups was ended
 }
@@ -685,7 +683,6 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 	switch e.Kind {
 	case partition.AskOwner:
 	case partition.Append:
-		r.unsure = r.unsure || r.state == statemachine.Stopping && how != fine
 		ev.Err = r.append(e, how)
 		ev.Fenced = errors.Is(ev.Err, errFenced)
 		if how == half && ev.Err == nil {
@@ -780,7 +777,6 @@ func (r *runner) append(e *partition.Effect, how failure) error {
 		if end := r.core.Status().LME; r.state == statemachine.Stopping && end != nil && end.Episode == r.episode && list[0].h.BaseOffset >= end.Offset {
 			w.history.marked(l, list[0].h.BaseOffset)
 		}
-		r.aborted = r.aborted || r.state == statemachine.Stopping && list[0].m.Kind == model.Abort
 		w.tell(func(m *model.World) { m.Appended(l.at, model.Mirror, r.p.name, facts(list), true) })
 		l.soon()
 		l.wake()
