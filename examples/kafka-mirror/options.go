@@ -24,6 +24,9 @@ type options struct {
 	skip                                    int64
 	dryRun, json, yes, wait, timeoutGiven   bool
 	timeout, drain                          time.Duration
+	fence, fenceConfig                      string
+	abortTransactions                       bool
+	bound                                   time.Duration
 }
 
 // verb is what one may ask for, with the options that belong to it beside those of all verbs.
@@ -45,6 +48,8 @@ var verbs = []verb{
 	{"delete", "mirror purge abandon wait" + intent, "take a mirror away; its topics stay as they are"},
 	{"start", chosen, "mirror topics"},
 	{"stop", chosen + " partial drain", "make topics writable at the destination: the failover"},
+	{"promote", "mirror topics all-topics partial fence fence-config bound abort-transactions" + intent, "a planned move without loss: keep clients from writing at the source, copy the rest, stop, and prove it by offsets"},
+	{"abort-promotion", "mirror fence fence-config", "take a promotion back that is under way, as a crash leaves it, and lower its fence"},
 	{"pause", chosen, "stop fetching; the topics stay read-only"},
 	{"resume", chosen, "fetch again"},
 	{"recover", chosen, "try failed partitions again now"},
@@ -91,6 +96,10 @@ func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
 	f.BoolVar(&o.allTopics, "all-topics", false, "all topics, without those that the mirror excludes")
 	f.BoolVar(&o.partial, "partial", false, "stop a part of a topic set on purpose")
 	f.DurationVar(&o.drain, "drain", 0, "longest `TIME` that partitions whose source answers go on copying before they are stopped [0]")
+	f.StringVar(&o.fence, "fence", "acl", "`KIND` of what keeps clients from writing at the source: acl, quota or none [acl]")
+	f.StringVar(&o.fenceConfig, "fence-config", "", "properties `FILE` of whoever may raise the fence at the source, where the mirror's own user may not")
+	f.DurationVar(&o.bound, "bound", 2*time.Minute, "longest `TIME` of a promotion until the stop, and from there to its end; then it is given up [2m]")
+	f.BoolVar(&o.abortTransactions, "abort-transactions", false, "abort transactions that stay open at the source for half of --bound")
 	f.BoolVar(&o.purge, "purge", false, "delete last mirror epochs too: a later failback copies everything again")
 	f.BoolVar(&o.abandon, "abandon", false, "let go of partitions that only the state store knows of, as topics that were deleted leave them")
 	f.BoolVar(&o.print, "print", false, "show the records that were given up")
@@ -198,6 +207,10 @@ func (o *options) check(takes []string) error {
 		return usage("--alter needs --mirror-config FILE, --unset NAMES, or both")
 	case slices.Contains(takes, "topics") && ways != 1 && !slices.Contains([]string{"preflight", "dropped", "reconcile"}, o.verb):
 		return usage("--%s needs exactly one of --topics NAMES, --topics-pattern RE and --all-topics", o.verb)
+	case !slices.Contains([]string{"acl", "quota", "none"}, o.fence):
+		return usage("--fence is %s, not %q", fences, o.fence)
+	case o.bound < 10*time.Second:
+		return usage("--bound has to be 10s or more: the source has to be quiet for 5s")
 	case o.wait && o.dryRun:
 		return usage("--wait waits for what is recorded, and --dry-run records nothing: leave one of the two out")
 	case o.timeout <= 0:

@@ -107,8 +107,12 @@ func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
 	if err != nil {
 		return err
 	}
-	if p.verb == "failback" {
+	switch p.verb {
+	case "failback":
 		return p.failback(ctx, a)
+	case "promote", "abort-promotion":
+		p.about = a.Describe
+		return p.promote(ctx, a)
 	}
 	topics, all := split(p.topics), p.allTopics
 	var patterns []string
