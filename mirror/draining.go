@@ -80,7 +80,8 @@ func (d *draining) watch() {
 		d.mu.Unlock()
 		now := time.Now()
 		for r, h := range held {
-			if drained(h, r.status(now), now) {
+			// Before it has taken in what it was told, as where its record says that it was, its status says nothing.
+			if settled := r.decided(); drained(h, r.status(now), now) && (settled || !now.Before(h.wish.DrainUntil)) {
 				d.release(r, h)
 			}
 		}

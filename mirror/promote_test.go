@@ -110,7 +110,6 @@ type applications struct {
 	acked map[mirror.TopicPartition]map[int64]string
 	stop  context.CancelFunc
 	done  sync.WaitGroup
-	ends  bool // transactions that were refused are aborted at once, and not when their time is over
 }
 
 func write(t *testing.T, s *fencedSource, seed uint64, partitions []mirror.TopicPartition) *applications {

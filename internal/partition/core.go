@@ -217,6 +217,7 @@ func (c *Core) take(ev Event) {
 		c.failPartition(e)
 	case Tuned:
 		c.cfg.Policy = e.Policy
+		c.followStart() // a floor that is lifted is news only here, where the source is idle
 	case Recover:
 		if c.rec.State == statemachine.Failed {
 			c.due, c.fresh = true, true

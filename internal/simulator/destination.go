@@ -22,7 +22,7 @@ func opTake(w *world, l *partitionLog, o *words) {
 	}
 	w.onCopies(l, "log taken by somebody")
 	l.cutTo(l.kept(0), model.Cluster, "")
-	l.raiseEpoch(l.epoch+10, model.Cluster, "") // two clusters whose clients write under one epoch cannot be told apart by anybody
+	l.raiseEpoch(max(l.epoch, l.top)+10, model.Cluster, "") // two clusters whose clients write under one epoch cannot be told apart by anybody
 	l.taken = true
 	l.setOpen(true, model.Cluster, "")
 	l.noLeader = false

@@ -403,7 +403,7 @@ func (r *runner) handle(ev partition.Event) {
 		if h, _, err := batch.Next(f.Records); err == nil { // there are records after all
 			base = h.BaseOffset
 		}
-		if r.fetch != nil && ev.Token == r.fetch.remote && base < 0 {
+		if r.fetch != nil && ev.Token == r.fetch.remote && !r.writing && r.state == statemachine.Mirroring && base < 0 { // what comes while a stop is recorded is dropped
 			end, base = f.HighWatermark, -2
 		}
 		w.tell(func(m *model.World) { m.Fetched(r.of, f.Offset, end, base) })

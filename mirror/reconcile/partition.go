@@ -281,6 +281,7 @@ func (r *run) read(ctx context.Context, side verify.Side, from, to int64, f func
 		if len(b) == 0 {
 			return nil
 		}
+		asked := from
 		for len(b) > 0 {
 			h, n, err := batch.Next(b)
 			if err == nil {
@@ -296,6 +297,9 @@ func (r *run) read(ctx context.Context, side verify.Side, from, to int64, f func
 				}
 			}
 			b = b[n:]
+		}
+		if from == asked {
+			return fmt.Errorf("reconcile: %s-%d: a read at %d gives batches that end at %d or below", r.Topic, r.Partition, from, from)
 		}
 	}
 	return nil

@@ -321,3 +321,25 @@ func (b *blob) Read(ctx context.Context, from int64, _ int) ([]byte, error) {
 	}
 	return rest, ctx.Err()
 }
+
+// stuck is a log whose every read brings the same first batches, whatever was asked for.
+type stuck struct{ side }
+
+func (s *stuck) Read(ctx context.Context, _ int64, _ int) ([]byte, error) {
+	return s.batches[0], ctx.Err()
+}
+
+// A source that answers with what was read already is an error, and no reading without an end.
+func TestASourceThatBringsNothingNewIsAnError(t *testing.T) {
+	h := &history{source: &side{}}
+	h.source.data(-1, -1, 2)
+	h.lmo, h.copied = h.source.end, h.source.fork()
+	h.copied.stop(nil)
+	h.source.data(-1, -1, 2)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	_, err := Partition(ctx, &stuck{*h.source}, h.copied, Position{LME: 5, LMO: h.lmo}, Options{})
+	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "a read at 2 gives batches that end at 2") {
+		t.Errorf("%v", err)
+	}
+}

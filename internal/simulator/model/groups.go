@@ -3,11 +3,11 @@ package model
 import "slices"
 
 // group is a group's committed offset of a partition, and who moved it last. episode: of the mirror that moved it last. before: where it was before that: as long as the mirror does not know that its move was
-// done, either is its own. theirs: somebody else has moved it since this episode's mirror looked at it first. passed: the source's has moved since. free: when the mirror last began to move it, it was free to.
+// done, either is its own. put: where the mirror moved it last, until it is told of neither: who moves it away and back there cannot be told from the mirror. theirs: somebody else has moved it since this episode's mirror looked at it first. passed: the source's has moved since. free: when the mirror last began to move it, it was free to.
 type group struct {
 	at                   At
 	name                 string
-	offset, before       int64
+	offset, before, put  int64
 	epoch                int32
 	who                  Who
 	episode              int32
@@ -29,7 +29,7 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	g := w.group(at, name)
 	fresh := g == nil
 	if fresh {
-		g = &group{at: at, name: name, offset: offset, epoch: epoch, who: who}
+		g = &group{at: at, name: name, offset: offset, epoch: epoch, who: who, put: -1}
 		w.groups = append(w.groups, g)
 	}
 	m, was := w.acting(at), *g
@@ -37,7 +37,7 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	switch {
 	case who == Mirror && m != nil:
 		w.moves(m, w.log(at), was, offset, epoch)
-		g.episode, g.before, g.theirs, g.passed = m.record.Episode, g.offset, false, false
+		g.episode, g.before, g.put, g.theirs, g.passed = m.record.Episode, g.offset, offset, false, false
 	case !fresh && !g.theirs && g.offset == offset: // nobody can tell this from what the mirror has put or found there
 		return
 	case who != Mirror:
@@ -93,6 +93,7 @@ func (w *World) Saw(of Of, name, topic string, offset int64, epoch int32) {
 		first := !m.lookedAt(name)
 		g.theirs, g.passed = first && w.active[[2]string{of.Cluster, name}] || !first && g.theirs, g.passed || known && offset != last.offset
 		m.aims[name] = map[bool]int64{false: m.aims[name]}[g.theirs]
+		g.put = map[bool]int64{true: g.put, false: -1}[g.offset == g.put || g.offset == g.before]
 		if l := w.log(of.At); first && !g.theirs && l.place(now, l.replicated).has(g.offset) { // found where the mirror would have put it: as if it had
 			g.who, g.episode, g.before = Mirror, m.record.Episode, g.offset
 		}
@@ -132,7 +133,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	}
 	w.must(l.taken || offset >= start && (offset <= limit || s != stopping && offset <= g.offset && offset <= l.end), "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
-	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || m.earlier(g.name) || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
+	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || g.offset == g.put || m.earlier(g.name) || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
 
 // over says that clients have the log, and have written it since the mirror ended, although its gate may be closed now.
