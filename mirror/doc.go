@@ -101,7 +101,18 @@ MIRRORING is reached. ExecuteFailback(plan) is consent to exactly what the plan 
 One cut needs no consent: a copy that clients never wrote to follows its source when that itself lost records in an unclean election. It is reported as RecordsDropped all the same.
 
 Records are handed to Config.Sink before any cut, with or without consent; if the sink returns an error, nothing is cut. FileSink keeps them as files that ReadSinkFile reads; Discard keeps nothing,
-and has to be named, because there is no default.
+and has to be named, because there is no default. Package mirror/dropped gives the files back as records, each with what became of its transaction.
+
+# Failover, drain, promotion
+
+A failover (Failover, ExecuteFailover, Admin.Stop) makes no call to the source: it may be dead. Where a part of it still answers, FailoverOptions.Drain lets those partitions copy on, each by itself, until they have all that
+the source has, or the time is over; the others are stopped at once. The end of that time is kept with the stop in the Control, so the next process goes on with it, and a stop without a drain ends it.
+
+What producers write between "caught up" and "stopped" is missing afterwards, so a planned move needs a fence. Promote raises one at the source (package mirror/fence), sees by two equal looks at its ends that nobody
+writes, waits until transactions have ended, drains, looks at the ends once more, stops, and compares what it has with them: PROVED, or what is not. What goes wrong before the stop is recorded lowers the fence again, and
+the mirror goes on; what a crash leaves is ended by Promote or taken back by AbortPromotion.
+
+After a failover, once the old source can be read again, package mirror/reconcile lists which transactions it committed and the copy has aborted, and which records only it has.
 
 # Groups, topic settings, access rules
 
