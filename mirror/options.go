@@ -20,7 +20,7 @@ type LossPolicy uint8
 const (
 	LossRestart LossPolicy = iota // the copy starts where the source's log now starts (KIP-1279's way, the default)
 	LossFail                      // the partition is FAILED at its end until a person decides
-	LossKeep                      // older records stay; the copy goes on behind a reported hole
+	LossKeep                      // older records stay; the copy goes on behind a reported hole, in which the end of a transaction may be lost (the report says so)
 )
 
 // RetryPolicy says when failed partitions are tried again; its zero value is 1 s doubling to 300 s, without end.

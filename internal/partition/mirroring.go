@@ -375,7 +375,12 @@ func (c *Core) tellLost(from, to int64) {
 		return
 	}
 	c.lostFrom, c.lostTo = from, to
-	c.note(Note{Kind: RecordsLost, RangeFrom: from, RangeTo: to, Message: fmt.Sprintf("[%d, %d) was deleted at the source before it was copied", from, to)})
+	message := fmt.Sprintf("[%d, %d) was deleted at the source before it was copied", from, to)
+	if open := c.producers.InFlight(); c.cfg.Loss == LossKeep && len(open) > 0 {
+		message += fmt.Sprintf("; transactions were open before it (the first is producer %d's since %d) and may have ended in it: readers of committed records are shown them as their producers' next markers say, or the stop aborts them",
+			open[0].ProducerID, open[0].FirstOffset)
+	}
+	c.note(Note{Kind: RecordsLost, RangeFrom: from, RangeTo: to, Message: message})
 }
 
 func (c *Core) raiseToSource() {

@@ -206,6 +206,8 @@ func (h *history) told(r *runner, n *partition.Note) {
 				h.decidedBy(k, r.l, &list[0])
 			}
 		}
+	case partition.RecordsLost: // the end of a transaction may lie in a hole that is kept: how it ends in the copy is nobody's word
+		k.over = k.over || len(r.core.Status().InFlight) > 0
 	case partition.RecordsDropped:
 		h.dropped(r.l, n.Truncated.From, n.Truncated.To)
 	}

@@ -359,7 +359,7 @@ func opCompact(w *world, l *partitionLog, o *words) {
 
 func opFence(w *world, l *partitionLog, o *words) {
 	if !l.open && !l.c.lost {
-		l.raiseEpoch(l.epoch+int32(min(max(o.number("by", 1), 1), 10)), model.Cluster, "")
+		l.raiseEpoch(max(l.epoch, l.top)+int32(min(max(o.number("by", 1), 1), 10)), model.Cluster, "")
 		w.onCopies(l, "leader epoch raised by somebody")
 	}
 }
