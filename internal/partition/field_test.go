@@ -51,7 +51,7 @@ func TestF81PositionFromTheLog(t *testing.T)   { field(t, "f81_position_from_the
 func TestF83FailoverFromFailed(t *testing.T)   { field(t, "f83_failover_from_failed") }
 func TestF84Failback(t *testing.T)             { field(t, "f84_failback") }
 func TestF19Retention(t *testing.T) {
-	field(t, "f19_retention_restart", "f19_retention_fail", "f19_retention_keep")
+	field(t, "f19_retention_restart", "f19_retention_fail", "f19_retention_keep", "f19_retention_keep_in_a_transaction")
 }
 func TestF26ElectionAnswers(t *testing.T) {
 	field(t, "f26_election_answers", "f26_offset_out_of_range")
