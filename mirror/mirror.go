@@ -161,16 +161,7 @@ func (m *Mirror) spawn(f func()) {
 }
 
 // pause waits; false: ctx ended first.
-func (m *Mirror) pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
+func (m *Mirror) pause(ctx context.Context, d time.Duration) bool { return waitFor(ctx, d) }
 
 // ErrClosed is the cause of calls that end because the Mirror was closed.
 var ErrClosed = errors.New("mirror: closed")
