@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -74,6 +75,7 @@ type Disagreement struct {
 	ProducerID    int64 `json:"producerId"`
 	ProducerEpoch int16 `json:"producerEpoch"`
 	CommitAt      int64 `json:"commitAt"`
+	Possible      bool  `json:"possible,omitempty"` // where its transaction began was not found: it may be one that is dropped as a whole
 }
 
 // PlanFailback says what a failback would drop. It is a pure function: it asks nobody, and its only time is s.Taken.
@@ -307,8 +309,11 @@ func (p FailbackPlan) String() string {
 			notes = append(notes, []string{name, fmt.Sprintf("round %d: where does leader epoch %d end at the source? %s; common point at most %d", i+1, r.Ask, answer, r.Boundary)})
 		}
 		for _, d := range x.Disagreements {
-			notes = append(notes, []string{name, fmt.Sprintf("producer %d epoch %d: committed here at %d, aborted at the source; its records below the common point end as aborted",
-				d.ProducerID, d.ProducerEpoch, d.CommitAt)})
+			words := "committed here at %d, aborted at the source; its records below the common point end as aborted"
+			if d.Possible {
+				words = "committed here at %d; it may have records below the common point, which end as aborted then (where it began was not found)"
+			}
+			notes = append(notes, []string{name, fmt.Sprintf("producer %d epoch %d: "+words, d.ProducerID, d.ProducerEpoch, d.CommitAt)})
 		}
 		for _, r := range x.Reasons {
 			notes = append(notes, []string{name, r})
@@ -363,12 +368,17 @@ func (x *FailbackPartition) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// disagreementBytes is how far below the range FindDisagreements looks for where transactions began.
+const disagreementBytes = 64 << 20
+
 // FindDisagreements reads what would be dropped of a log, [from, to), and lists the COMMIT markers in it whose transactions began below from: the other cluster
 // ended those with an ABORT when it stopped mirroring. A marker of a transaction that wrote nothing to this partition is listed too; no log tells them apart.
+// A transaction that has records in the range may have others below it: that is looked for downwards, in 64 MiB at most, and what is not found by then is listed as possible.
 // It reads in pieces of at most 4 MiB or one batch. Errors are the log's, or a batch that cannot be read.
 func FindDisagreements(ctx context.Context, log LogReader, from, to int64) ([]Disagreement, error) {
 	var found []Disagreement
-	began := map[int64]bool{} // producers whose current transaction began in the range, or whose earlier one has ended
+	wrote, ended := map[int64]bool{}, map[int64]bool{} // producers that wrote in the range before a marker of theirs; whose first transaction there has ended
+	asked := map[int64]bool{}                          // producers of which it has to be known whether they had a transaction open at from
 	err := readLog(ctx, log, from, to, func(batches []byte) error {
 		for h, one := range batch.All(batches) {
 			switch {
@@ -377,20 +387,67 @@ func FindDisagreements(ctx context.Context, log LogReader, from, to int64) ([]Di
 				if err != nil {
 					return err
 				}
-				if c.Type == batch.ControlCommit && !began[h.ProducerID] {
-					found = append(found, Disagreement{h.ProducerID, h.ProducerEpoch, h.BaseOffset})
+				if c.Type == batch.ControlCommit && !ended[h.ProducerID] {
+					found = append(found, Disagreement{ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch, CommitAt: h.BaseOffset})
+					if wrote[h.ProducerID] {
+						asked[h.ProducerID] = true
+					}
 				}
 				if c.Type == batch.ControlCommit || c.Type == batch.ControlAbort {
-					began[h.ProducerID] = true
+					ended[h.ProducerID] = true
 				}
 			case h.Transactional():
-				began[h.ProducerID] = true
+				wrote[h.ProducerID] = true
 			}
 		}
 		return nil
 	})
+	var open map[int64]bool
+	if err == nil {
+		open, err = openAt(ctx, log, from, asked)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("mirror: looking for transactions in [%d,%d): %w", from, to, err)
 	}
-	return found, nil
+	kept := found[:0]
+	for _, d := range found {
+		was, known := open[d.ProducerID]
+		d.Possible = asked[d.ProducerID] && !known
+		if was || d.Possible || !asked[d.ProducerID] {
+			kept = append(kept, d)
+		}
+	}
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	return kept, nil
+}
+
+// openAt says which of these producers had a transaction open at an offset, by the last that they wrote below it. It looks downwards, and says nothing of one of which it found nothing in
+// disagreementBytes.
+func openAt(ctx context.Context, log LogReader, at int64, producers map[int64]bool) (open map[int64]bool, err error) {
+	open = map[int64]bool{}
+	read := 0
+	for to, width := at, int64(1000); len(open) < len(producers) && read < disagreementBytes; width *= 4 {
+		from := max(log.Start(), to-width)
+		last := map[int64]bool{}
+		if err := readLog(ctx, log, from, to, func(batches []byte) error {
+			read += len(batches)
+			for h := range batch.All(batches) {
+				if _, known := open[h.ProducerID]; producers[h.ProducerID] && !known && h.BaseOffset < to {
+					last[h.ProducerID] = h.Transactional() && !h.Control()
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		maps.Copy(open, last)
+		if to = from; to <= log.Start() {
+			for id := range producers {
+				open[id] = open[id] // nothing of it lies below
+			}
+		}
+	}
+	return open, nil
 }

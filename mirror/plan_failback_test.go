@@ -114,7 +114,7 @@ func TestF47DisagreementsAreListedInThePlan(t *testing.T) {
 	if text := plan.String(); !strings.Contains(text, "payments-0: producer 7 epoch 0: committed here at 6, aborted at the source") {
 		t.Error(text)
 	}
-	if d := plan.Partitions[0].Disagreements; !reflect.DeepEqual(d, []Disagreement{{7, 0, 6}}) {
+	if d := plan.Partitions[0].Disagreements; !reflect.DeepEqual(d, []Disagreement{{ProducerID: 7, ProducerEpoch: 0, CommitAt: 6}}) {
 		t.Errorf("%+v", d)
 	}
 }
@@ -306,6 +306,14 @@ func TestF47FindDisagreementsListsCommitsOfTransactionsFromBelow(t *testing.T) {
 	}
 	if got, err := FindDisagreements(context.Background(), l, 6, 100); err != nil || len(got) != 2 {
 		t.Errorf("up to the end: %v %v", got, err)
+	}
+	both := logOf( // one that wrote on both sides of the common point, one that had ended below it, one that began in the range
+		data(0, 1, transactional(8)), marker(1, 8, batch.ControlCommit), data(2, 1, transactional(7)), data(3, 1),
+		data(4, 1, transactional(7)), data(5, 1, transactional(8)), data(6, 1, transactional(9)),
+		marker(7, 7, batch.ControlCommit), marker(8, 8, batch.ControlCommit), marker(9, 9, batch.ControlCommit),
+	)
+	if got, err := FindDisagreements(context.Background(), both, 4, 10); err != nil || !reflect.DeepEqual(got, []Disagreement{{ProducerID: 7, CommitAt: 7}}) {
+		t.Errorf("a transaction on both sides of the common point: %v %v", got, err)
 	}
 	damaged := raw(l)
 	damaged.pieces[3][16] = 1

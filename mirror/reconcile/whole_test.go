@@ -133,6 +133,9 @@ func TestF46F47AFailoverInTheMiddleOfTransactionsIsReconciled(t *testing.T) {
 				t.Errorf("the plan has %+v, which the list has not", d)
 			}
 		}
+		if !slices.ContainsFunc(plan.Partitions[0].Disagreements, func(d mirror.Disagreement) bool { return d.ProducerID == 7 && !d.Possible }) {
+			t.Errorf("the plan lacks the transaction that wrote on both sides of the last mirror offset: %+v", plan.Partitions[0].Disagreements)
+		}
 		if done, err := back.ExecuteFailback(t.Context(), plan); err != nil {
 			t.Fatalf("%v\n%s", err, done)
 		}
