@@ -243,7 +243,7 @@ func (r *runner) topic() statemachine.TopicID { return r.core.Status().Record.So
 
 // follow moves one group in one partition to where the source has it: the topic that it was asked about.
 func (r *runner) follow(name string, source metadatasync.Offset, of statemachine.TopicID, left bool) {
-	if of != r.topic() || r.halted || r.state != statemachine.Mirroring || r.l.gone || r.l.c.lost || r.m.newest() != r.p {
+	if of != r.topic() || r.halted || r.state != statemachine.Mirroring || r.core.Log().Owner != partition.OwnerOurs || r.l.gone || r.l.c.lost || r.m.newest() != r.p {
 		return
 	}
 	k := r.w.groups.memory(r.m, name, r.l)
