@@ -62,6 +62,7 @@ type Core struct {
 	then        answer
 	busy        Token // the call on the log that is under way
 	busyKind    EffectKind
+	mayHaveCut  bool       // in this episode, by this process or by one before it
 	busyEpoch   int32      // of a RaiseEpoch
 	appendEpoch int32      // of the last Append
 	fences      int        // Appends in a row that were fenced by a leader epoch that had risen
@@ -296,7 +297,7 @@ func (c *Core) load(e *Event) {
 	if c.loaded {
 		return
 	}
-	c.loaded = true
+	c.loaded, c.mayHaveCut = true, true
 	c.rec, c.lme = e.Record, copyLME(e.LME)
 	c.log = e.Log
 	c.led, c.readUnder = c.rec.LeaderEpoch, c.log.LeaderEpoch
@@ -557,6 +558,7 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 	}
 	if next.Episode != c.rec.Episode {
 		c.ours = ours{led: -1, end: -1} // nothing of the log is this episode's yet
+		c.mayHaveCut = false
 		c.forgetLeader()
 	}
 	if c.rec.State == statemachine.Failed {

@@ -332,6 +332,7 @@ func (c *Core) findBatch(offset int64, then answer) {
 
 // applied takes what a call on the log has changed, whether or not its procedure still runs.
 func (c *Core) applied(kind EffectKind, e *Event) {
+	c.mayHaveCut = c.mayHaveCut || kind == Truncate || kind == Reset
 	if e.Err != nil {
 		switch kind {
 		case Append:

@@ -338,7 +338,7 @@ func (c *Core) logLost() bool {
 func (c *Core) stopRaise() {
 	c.stopStep(statemachine.StopRaiseEpoch)
 	above := c.lme.Epoch + 1
-	if (c.lme.Epoch < 0 || c.rec.Episode > 1 || c.rec.WasOpen) && !c.marked() {
+	if (c.lme.Epoch < 0 || c.mayHaveCut && (c.rec.Episode > 1 || c.rec.WasOpen)) && !c.marked() {
 		// Nothing of the log says which epochs its earlier records had, which a start may have cut: the source may still have them from us, with a last mirror epoch that covers them, or with a
 		// former leader that has them.
 		above = max(above, c.log.LeaderEpoch+1)

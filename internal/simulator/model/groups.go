@@ -131,7 +131,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	if room, told := m.room["group "+g.name]; told && s != stopping { // the log may have been cut since
 		start, limit = min(start, room.from), max(limit, room.to)
 	}
-	w.must(l.taken || offset >= start && (offset <= max(limit, start) || s != stopping && offset <= g.offset && offset <= l.end), "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
+	w.must(l.taken || offset >= start && (offset <= limit || s != stopping && offset <= g.offset && offset <= l.end), "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
 	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || g.offset == g.put || m.earlier(g.name) || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }
