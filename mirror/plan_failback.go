@@ -445,7 +445,9 @@ func openAt(ctx context.Context, log LogReader, at int64, producers map[int64]bo
 		maps.Copy(open, last)
 		if to = from; to <= log.Start() {
 			for id := range producers {
-				open[id] = open[id] // nothing of it lies below
+				if _, known := open[id]; !known {
+					open[id] = false // nothing of it lies below
+				}
 			}
 		}
 	}
