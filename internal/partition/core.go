@@ -62,7 +62,6 @@ type Core struct {
 	then        answer
 	busy        Token // the call on the log that is under way
 	busyKind    EffectKind
-	mayHaveCut  bool       // in this episode, by this process or by one before it
 	busyEpoch   int32      // of a RaiseEpoch
 	appendEpoch int32      // of the last Append
 	fences      int        // Appends in a row that were fenced by a leader epoch that had risen

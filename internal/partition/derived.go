@@ -33,6 +33,7 @@ type derived struct {
 	replayErr  error
 	firstBase  int64 // of the batch looked for by findBatch, −1 not seen
 	foundEpoch int32 // the highest leader epoch of what was read for it, −1 none
+	mayHaveCut bool  // something was cut in this episode, by this process or by one before it
 }
 
 // ours is what was last known of the log while it was ours. A log whose leadership somebody else takes while it is mirrored is open, and what clients write there must not be
