@@ -285,9 +285,9 @@ func (c *Core) replicatedMoved(v *LogView) {
 		c.reenter()
 		return
 	}
-	now.Replicated = max(now.Replicated, min(v.Replicated, now.End))
 	now.LowestCut = max(now.LowestCut, v.LowestCut)
 	c.setLog(now)
+	c.confirmed(v)
 	c.caughtUpNow()
 	c.followStart()
 }

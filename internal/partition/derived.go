@@ -87,6 +87,11 @@ func (c *Core) setLog(v LogView) {
 	c.log = v
 }
 
+// confirmed takes what a view of the log says of its replicas. The end stays, what a view says of it may be old.
+func (c *Core) confirmed(v *LogView) {
+	c.log.Replicated = max(c.log.Replicated, min(v.Replicated, c.log.End))
+}
+
 // sawLog takes the answer to AskOwner.
 func (c *Core) sawLog(e *Event) {
 	c.setLog(e.Log)
@@ -267,6 +272,9 @@ func (c *Core) endsInGap() bool { return c.recordsEnd() < c.log.End }
 func (c *Core) firstRecord() int64 { return max(c.log.Start, c.recordsAt) }
 
 func (c *Core) rebuilt(e *Event) {
+	if e.Err == nil {
+		c.confirmed(&e.Log)
+	}
 	elsewhere := c.wished && c.running && c.target() != c.rec.State
 	if e.More && c.upTo < c.log.End && e.Err == nil && c.replayErr == nil && (c.looking || !elsewhere) {
 		c.readOn()

@@ -49,6 +49,7 @@ func (c *Core) recovered(e *Event) {
 		c.rebuilt(e)
 		return
 	}
+	c.confirmed(&e.Log) // of what lies below From nothing is known but that it had ended there: readers come no less far
 	k := e.Recovered
 	if why := k.contradicts(&e.Log); why != "" {
 		c.note(Note{Kind: LogDoubted, Message: fmt.Sprintf("what the destination log says of itself is not believed: %s; it is read whole", why)})
