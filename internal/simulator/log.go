@@ -399,6 +399,8 @@ func (l *partitionLog) setOpen(open bool, who model.Who, by string) {
 	l.w.tell(func(m *model.World) { m.Gate(l.at, who, by, open) })
 	if open {
 		l.cache.Assign(l.epoch, l.end)
+	} else {
+		l.cache.TruncateTo(l.end) // a follower keeps no epoch that its leader began and wrote nothing in: a batch of a lower one that is copied now would begin anew what is known of that
 	}
 	l.wake()
 }

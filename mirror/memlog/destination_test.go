@@ -180,3 +180,34 @@ func TestCloseEndsWaits(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+func TestDecision15ACopyKeepsNoEpochThatNobodyWroteIn(t *testing.T) {
+	ctx := t.Context()
+	c, log := destination(t, memlog.Config{})
+	from, _ := source(t, memlog.Config{})
+	produce(t, from, "a")
+	from.ElectLeader("orders", 0)
+	from.ElectLeader("orders", 0)
+	produce(t, from, "b")
+	raw, _ := from.RawLog("orders", 0)
+	known := len(raw)
+	produce(t, from, "c")
+	all, _ := from.RawLog("orders", 0)
+	c.RaiseLeaderEpochs(ctx, map[mirror.TopicPartition]int32{orders: 2})
+	if err := log.Append(ctx, 2, raw); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.ElectLeader("orders", 0) // epoch 3 begins, and nobody writes in it
+	if err := log.CloseForWrites(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Append(ctx, 3, all[known:]); err != nil {
+		t.Fatal(err)
+	}
+	if end, err := c.EndOffsetForEpoch(ctx, orders, -1, 1); err != nil || end != (mirror.EpochEnd{Epoch: 0, End: 1}) {
+		t.Errorf("epoch 0 ends where epoch 2 began: %+v, %v", end, err)
+	}
+}

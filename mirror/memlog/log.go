@@ -356,6 +356,7 @@ func (l *partitionLog) CloseForWrites(ctx context.Context) error {
 			return l.errorf("closing a log of another process: %w", mirror.ErrFenced)
 		}
 		l.owner = mirror.OwnerOurs
+		l.epochs.TruncateTo(l.end) // as in a broker that begins to follow: an epoch that nothing was written in goes, or a batch of a lower one would begin that one anew
 		l.notify()
 		return nil
 	})
