@@ -115,12 +115,15 @@ func (w *world) produce(l *partitionLog, p *producer, n int, transactional bool)
 	if !l.open {
 		return false
 	}
+	var s *sequence
+	if p != nil {
+		s = p.at(l) // which may have to give it another id
+	}
 	if p != nil && !transactional && slices.ContainsFunc(w.history.view(l).InFlight(), func(t producerstate.Transaction) bool { return t.ProducerID == p.id }) {
 		return false // INVALID_TXN_STATE: somebody else's transaction of that id is open in a copy that was taken
 	}
 	spec := batch.DataSpec{BaseOffset: l.end, LeaderEpoch: l.epoch, ProducerID: -1, BaseTimestamp: w.time().UnixMilli(), Records: w.records(n)}
 	if p != nil {
-		s := p.at(l)
 		spec.ProducerID, spec.ProducerEpoch, spec.BaseSequence, spec.Transactional = p.id, p.epoch, s.next, transactional
 		s.next += int32(n)
 	}
