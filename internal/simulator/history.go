@@ -253,6 +253,15 @@ func (h *history) mirrors(r *runner) {
 		h.anew(r)
 	case k == nil || k.follows == r.l.c:
 	default:
+		for _, p := range r.m.processes { // a process that was overtaken may have made the cut, and comes later to telling of it, or not at all: the sink has the records
+			for _, o := range p.runners {
+				for _, d := range o.unsaid {
+					if o.l == r.l {
+						h.dropped(r.l, d.from, d.to)
+					}
+				}
+			}
+		}
 		h.w.say("%s follows %s in %v; given up is %v", r.l.c.name, k.writer.name, k.id, k.given)
 		h.h.Rejoins = append(h.h.Rejoins, clienthistory.Rejoin{At: h.now(), Partition: k.id, Cluster: r.l.c.name, GivenUp: k.given})
 		k.follows, k.given, k.cut, k.aborted = r.l.c, clienthistory.Range{}, false, nil

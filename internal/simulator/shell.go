@@ -431,9 +431,6 @@ func (r *runner) moved(rec statemachine.PartitionState) {
 	}
 	was := r.state
 	r.state = rec.State
-	if rec.State == statemachine.Mirroring {
-		r.w.history.mirrors(r)
-	}
 	if rec.Episode != r.episode {
 		r.episode, r.mirrored = rec.Episode, false
 	}

@@ -54,6 +54,9 @@ func (r *runner) persist(e partition.Effect, try int) {
 			}})
 			if err == nil && results[0].Err == nil {
 				r.stored(e.LME != nil)
+				if record.State == statemachine.Mirroring && r.state != statemachine.Mirroring { // whether or not this process comes to hear that it is written
+					w.history.mirrors(r)
+				}
 			}
 			if err == nil && f.after > 0 {
 				f.after--
