@@ -121,7 +121,8 @@ func (c *Core) stopOwner(e *Event) {
 			return
 		}
 		c.rewind(min(c.upTo, c.ours.replicated)) // what lies above may be gone, and something else in its place
-		c.sync((*Core).stopTaken)
+		under := c.log.LeaderEpoch
+		c.sync(func(c *Core) { c.stopTaken(under) })
 	default:
 		if c.rec.FoundOpen { // the log is the clients': their transactions are not ours to abort, their records not mirrored
 			if !c.logLost() {
@@ -134,10 +135,11 @@ func (c *Core) stopOwner(e *Event) {
 }
 
 // stopTaken ends the mirroring of a log that somebody else leads although it was not stopped: clients may write it already. Where the mirror ended is recorded, so that a
-// failback knows it, and the producer ids are settled; in the log nothing is written.
-func (c *Core) stopTaken() {
+// failback knows it, and the producer ids are settled; in the log nothing is written. It was read under a leader epoch, and counts as long as that lasts: an election may take the log's end away while
+// it is read, or bring back its start.
+func (c *Core) stopTaken(under int32) {
 	end := c.mirroredEnd()
-	if end <= c.from && c.readMore((*Core).stopTaken) {
+	if end <= c.from && c.readMore(func(c *Core) { c.stopTaken(under) }) {
 		return // what lies before the first batch of clients was not read
 	}
 	cache := logtrunc.NewCache(c.epochs.Entries()...)
@@ -149,8 +151,24 @@ func (c *Core) stopTaken() {
 	c.stopStep(statemachine.QuiesceGroups)
 	c.ask(Effect{Kind: QuiesceGroups}, func(c *Core, e *Event) {
 		if c.quiesced(e) {
-			c.settle(func(c *Core) { c.takenAbove(lme) })
+			c.settle(func(c *Core) { c.stillTaken(under, lme) })
 		}
+	})
+}
+
+// stillTaken looks once more whether the log has had no election since it was looked at to be read.
+func (c *Core) stillTaken(under int32, lme *statemachine.LastMirrorEpoch) {
+	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.stopFailed("the destination log cannot be asked who may write it", e.Err)
+			return
+		}
+		if e.Log.Owner != OwnerOpen || e.Log.LeaderEpoch != under {
+			c.stop()
+			return
+		}
+		c.sawLog(e)
+		c.takenAbove(lme)
 	})
 }
 
