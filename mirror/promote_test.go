@@ -61,6 +61,13 @@ func newFencedSource(t *testing.T, cfg memlog.Config) *fencedSource {
 	return s
 }
 
+// set changes how the source behaves, under its clients, which are at work.
+func (s *fencedSource) set(f func(*fencedSource)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s)
+}
+
 func (s *fencedSource) fenced() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -455,7 +462,7 @@ func (p *promotion) goesOn() {
 func TestAcceptance4_1APromotionIsProvedWithWritersAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPromotion(t, 1)
-		p.a.lag = 2 * time.Second
+		p.a.set(func(s *fencedSource) { s.lag = 2 * time.Second })
 		var steps []mirror.PromotionStep
 		r, err := p.promote(func(o *mirror.PromoteOptions) {
 			o.OnStep = func(x mirror.Promotion) {
@@ -506,7 +513,7 @@ func TestAcceptance4_1AFaultOrACrashAtEachStepOfAPromotion(t *testing.T) {
 							bound := 3 * time.Minute
 							if point == "lower" || point == string(mirror.PromotionLowering) {
 								bound = 7 * time.Second // it gives up
-								p.a.lag = time.Hour
+								p.a.set(func(s *fencedSource) { s.lag = time.Hour })
 							}
 							r, err := p.promote(func(o *mirror.PromoteOptions) { o.Bound = bound })
 							p.a.heard()
@@ -582,9 +589,12 @@ func TestAcceptance4_1AHundredPromotions(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 7))
 				p := newPromotion(t, seed)
-				p.a.lag = time.Duration(rng.IntN(4000)) * time.Millisecond
+				p.a.set(func(s *fencedSource) { s.lag = time.Duration(rng.IntN(4000)) * time.Millisecond })
 				if rng.IntN(2) == 0 {
-					p.a.slow = func() time.Duration { return time.Duration(rng.IntN(800)) * time.Millisecond }
+					pauses := rand.New(rand.NewPCG(seed, 9)) // of the clients, under the source's lock
+					p.a.set(func(s *fencedSource) {
+						s.slow = func() time.Duration { return time.Duration(pauses.IntN(800)) * time.Millisecond }
+					})
 				}
 				if rng.IntN(2) == 0 { // one replica is behind for a while: acks=1 is acknowledged above the high watermark
 					tp := promoted[rng.IntN(len(promoted))]
@@ -596,7 +606,7 @@ func TestAcceptance4_1AHundredPromotions(t *testing.T) {
 				}
 				if rng.IntN(3) == 0 {
 					fails := rand.New(rand.NewPCG(seed, 8))
-					p.a.mirror = func(memlog.Call) error {
+					sometimes := func(memlog.Call) error {
 						p.a.mu.Lock()
 						defer p.a.mu.Unlock()
 						if fails.IntN(5) == 0 {
@@ -604,6 +614,7 @@ func TestAcceptance4_1AHundredPromotions(t *testing.T) {
 						}
 						return nil
 					}
+					p.a.set(func(s *fencedSource) { s.mirror = sometimes })
 				}
 				point, after, dies, abort := promotionPoints[rng.IntN(len(promotionPoints))], rng.IntN(2) == 0, rng.IntN(3) > 0, rng.IntN(3) == 0
 				if rng.IntN(3) > 0 {
@@ -621,9 +632,7 @@ func TestAcceptance4_1AHundredPromotions(t *testing.T) {
 				if err == nil {
 					proved++
 				}
-				p.a.mu.Lock()
-				p.a.mirror = nil
-				p.a.mu.Unlock()
+				p.a.set(func(s *fencedSource) { s.mirror = nil })
 				p.continues(r, err, abort)
 			})
 		})
@@ -778,7 +787,7 @@ func TestAPromotionIsRefusedBeforeAnythingHasChanged(t *testing.T) {
 func TestOfTwoPromotionsTheNewerOneGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPromotion(t, 8)
-		p.a.lag = 10 * time.Second
+		p.a.set(func(s *fencedSource) { s.lag = 10 * time.Second })
 		first := make(chan error, 1)
 		go func() {
 			_, err := p.promote()
@@ -802,7 +811,7 @@ func TestOfTwoPromotionsTheNewerOneGoesOn(t *testing.T) {
 func TestAFailoverDuringAPromotionLeavesTheFenceUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPromotion(t, 9)
-		p.a.lag = 10 * time.Second
+		p.a.set(func(s *fencedSource) { s.lag = 10 * time.Second })
 		promoted := make(chan error, 1)
 		go func() {
 			_, err := p.promote()
