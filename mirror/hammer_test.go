@@ -43,7 +43,8 @@ func TestRandomReplyDamageHealsAndHarmsNoOtherPartition(t *testing.T) {
 			case 2:
 				p.Diverging = &mirror.EpochEnd{Epoch: int32(odd()), End: odd()}
 			case 3:
-				p.CurrentLeader = &mirror.SourcePartition{Leader: int32(odd()), LeaderEpoch: int32(odd())}
+				// Never an epoch above the leader's: that a broker knows of a newer leader is believed, and an older one is not listened to again until a person says so (decision 15).
+				p.CurrentLeader = &mirror.SourcePartition{Leader: int32(odd()), LeaderEpoch: int32(min(odd(), int64(p.LeaderEpoch)))}
 			case 4:
 				p.Err = &mirror.SourceError{Code: mirror.SourceCode(rng.IntN(20)), Err: errors.New("odd")}
 			case 5:
