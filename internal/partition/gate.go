@@ -74,9 +74,6 @@ func (c *Core) fetched(e *Event) {
 		good = good[:n:n]
 	}
 	c.verdict = v
-	if h, _, err := batch.Next(good); err == nil {
-		c.filledHole(h.BaseOffset)
-	}
 	c.append(good, (*Core).appended)
 }
 
@@ -117,6 +114,7 @@ func (c *Core) gate(f *Fetch) ([]byte, verdict) {
 		if err := batch.Check(whole, &h); err != nil {
 			return b[begin:end:end], unreadable(err, next)
 		}
+		c.filledHole(h.BaseOffset)
 		if c.cfg.MaxBatch > 0 && size > int(c.cfg.MaxBatch) {
 			return b[begin:end:end], c.tooLarge(h.BaseOffset, int64(size))
 		}
@@ -275,7 +273,7 @@ func (c *Core) nothingWhole(f *Fetch) {
 // forgetHole forgets what empty replies have shown of a log that is another one now.
 func (c *Core) forgetHole() { c.nothingLeft, c.shownEnd = false, 0 }
 
-// filledHole forgets it where a batch begins inside of what was thought to be a hole. One that lies behind leaves the hole before it until it is appended.
+// filledHole forgets it where a batch begins inside of what was thought to be a hole, whether or not it can be taken. One that lies behind leaves the hole before it until it is appended.
 func (c *Core) filledHole(base int64) {
 	c.nothingLeft = c.nothingLeft && base >= c.provenEnd
 	if base < c.shownEnd {

@@ -387,7 +387,7 @@ func (r *runner) handle(ev partition.Event) {
 	}
 	switch ev.Kind {
 	case partition.Persisted:
-		r.writing = false
+		r.writing = ev.Err != nil // then it is written again
 	case partition.Wish, partition.Recover: // a person did something
 		w.tell(func(m *model.World) { m.Wished(r.of, wishes[r.m.want]) })
 	case partition.Tuned:
@@ -400,8 +400,14 @@ func (r *runner) handle(ev partition.Event) {
 		if r.fetch != nil && ev.Token == r.fetch.token && !r.writing && r.state == statemachine.Mirroring && len(f.Records) == 0 && !f.Crowded && f.HighWatermark > f.Offset && ev.Token != r.fetch.unproven {
 			end = f.HighWatermark
 		}
-		if h, _, err := batch.Next(f.Records); err == nil { // there are records after all
-			base = h.BaseOffset
+		for h, whole := range batch.All(f.Records) { // there are records after all
+			if batch.Check(whole, &h) != nil {
+				break
+			}
+			if h.LastOffset() >= f.Offset {
+				base = h.BaseOffset
+				break
+			}
 		}
 		if r.fetch != nil && ev.Token == r.fetch.remote && !r.writing && r.state == statemachine.Mirroring && base < 0 { // what comes while a stop is recorded is dropped
 			end, base = f.HighWatermark, -2

@@ -30,7 +30,6 @@ func (w *World) mirrorWrites(m *member, l, source *log, b Batch) {
 	} else {
 		w.must(false, "log matching", "invariant 1", "%v: the source never had [%d, %d] in these bytes", l.at, b.Base, b.Last)
 	}
-	m.hole, m.shown = 0, 0
 }
 
 // copied: a batch of the source is appended while MIRRORING (what is under way when that ends may land until LME is recorded), on top of the log that it lay on at the source.
@@ -46,6 +45,7 @@ func (w *World) copied(m *member, l, source *log, v *version) {
 	}
 	w.asked(m, l, source, v)
 	w.overlooked(m, l, source, v)
+	m.hole, m.shown = 0, 0
 }
 
 // overlooked: nothing that the source has is left out, and what it has no more is told as a hole.

@@ -86,6 +86,7 @@ func (w *World) mirrorRestarts(m *member, l *log, start int64) {
 		w.must(free || v.who == Cluster || has != nil || w.hidden(m, source, v), "consent", "decision 7, decision 15", "%v begins again and drops [%d, %d], which the source never had", m.of, v.Base, v.Last)
 		m.owes("dropped", v, l.start)
 	}
+	m.hole, m.shown = 0, 0
 	if s == mirroring && len(l.ever) > 0 && start > l.end { // a start copies what there is
 		m.owes("lost", &version{Batch: Batch{Base: l.end, Last: start - 1}}, 0)
 	}
