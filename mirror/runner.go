@@ -156,7 +156,7 @@ func (r *runner) view() partition.LogView {
 
 // done answers an effect.
 func (r *runner) done(token partition.Token, err error) {
-	r.send(partition.Event{Kind: partition.Done, Token: token, Log: r.view(), Err: err, NonRetryable: errors.Is(err, ErrRemoteStorage)})
+	r.send(partition.Event{Kind: partition.Done, Token: token, Log: r.view(), Err: err, NonRetryable: errors.Is(err, ErrRemoteStorage), Fenced: errors.Is(err, ErrFenced)})
 }
 
 // do carries out one effect.
@@ -184,7 +184,7 @@ func (r *runner) do(e *partition.Effect) {
 		if err == nil {
 			r.noteMoved()
 		}
-		r.send(partition.Event{Kind: partition.Done, Token: e.Token, Log: r.view(), Err: err, Fenced: errors.Is(err, ErrFenced)})
+		r.done(e.Token, err)
 	case partition.Truncate:
 		offset, unconfirmed := e.Offset, e.Unconfirmed
 		r.done(e.Token, r.cut(e.Dropped, func(ctx context.Context) error {

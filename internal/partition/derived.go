@@ -32,6 +32,7 @@ type derived struct {
 	syncThen   func(*Core)
 	replayErr  error
 	firstBase  int64 // of the batch looked for by findBatch, −1 not seen
+	firstUnder int32 // the leader epoch of that batch
 	foundEpoch int32 // the highest leader epoch of what was read for it, −1 none
 	mayHaveCut bool  // something was cut in this episode, by this process or by one before it
 }
@@ -92,15 +93,43 @@ func (c *Core) confirmed(v *LogView) {
 	c.log.Replicated = max(c.log.Replicated, min(v.Replicated, c.log.End))
 }
 
+// askOwner asks the log whose it is and where it ends, takes the answer, and goes on. A log that clients write by now has to be looked into if a cut of it is in doubt: whatever was done, it may end anywhere.
+// What they have put in the place of what went is of a higher leader epoch.
+func (c *Core) askOwner(then answer) {
+	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			then(c, e)
+			return
+		}
+		c.sawLog(e)
+		if c.unsure == nil {
+			then(c, e)
+			return
+		}
+		seen := *e
+		c.findBatch(max(c.unsure.cut.From, c.log.Start), func(c *Core, e *Event) {
+			if e.Err != nil {
+				then(c, e)
+				return
+			}
+			c.tellUnsure(c.firstBase < 0 || c.firstUnder > c.unsure.before.LeaderEpoch)
+			then(c, &seen)
+		})
+	})
+}
+
 // sawLog takes the answer to AskOwner.
 func (c *Core) sawLog(e *Event) {
 	c.setLog(e.Log)
 	c.log.Owner = e.Log.Owner
 	c.sawOurs(e.Log.LeaderEpoch)
-	c.tellUnsure()
+	if u := c.unsure; u != nil && (c.log.Owner != OwnerOpen || c.log.End <= u.cut.From) {
+		c.tellUnsure(c.log.Owner == OwnerForeign || u.kind == Reset && (c.log.Start != u.before.Start || c.log.End != u.before.End))
+	}
 }
 
-// unsure is a Truncate or Reset that was answered with an error. It has done nothing or all of it (mirror.Log), and what it has done is to be told.
+// unsure is a Truncate or Reset that was answered with an error, and was not refused as somebody else's log. It has done nothing or all of it (mirror.Log), and what it has done is to be told. Another process
+// that has the log by now may have appended to it since: then all that was to go counts as gone.
 type unsure struct {
 	kind   EffectKind
 	before LogView
@@ -108,25 +137,18 @@ type unsure struct {
 	cut    Truncation
 }
 
-// tellUnsure tells what such a call has done, once the log says where it ends. In a log that another process has by now somebody else may have appended since: then all that was to go may have gone.
-func (c *Core) tellUnsure() {
+// tellUnsure tells what such a call has done. done: all of it, or nobody can tell any more; otherwise nothing is missing but what lies above the log's end.
+func (c *Core) tellUnsure(done bool) {
 	u := c.unsure
 	c.unsure = nil
-	foreign := c.log.Owner == OwnerForeign
-	if u == nil || !foreign && c.log.Start == u.before.Start && c.log.End == u.before.End {
-		return
-	}
 	from := c.log.End
-	switch {
-	case u.kind == Reset:
-		from = u.before.Start
-	case foreign:
+	if done {
 		from = u.cut.From
 	}
 	if c.cut = u.cut; from < u.ended {
 		c.tellDropped(from, u.before.End)
 	}
-	if u.kind == Reset {
+	if done && u.kind == Reset {
 		c.tellLostBefore(u.before)
 	}
 }
@@ -196,7 +218,7 @@ func (c *Core) replayed(e *Event) {
 	if !c.rebuilding {
 		for h := range batch.All(e.Bytes) {
 			if c.firstBase < 0 {
-				c.firstBase = h.BaseOffset
+				c.firstBase, c.firstUnder = h.BaseOffset, h.LeaderEpoch
 			}
 			c.foundEpoch = max(c.foundEpoch, h.LeaderEpoch)
 		}
@@ -335,7 +357,7 @@ func (c *Core) observe(b []byte) (int, error) {
 
 // findBatch finds where the batch begins that contains an offset inside the log, so that a cut there is known as what it is: the whole batch goes.
 func (c *Core) findBatch(offset int64, then answer) {
-	c.firstBase, c.foundEpoch = -1, -1
+	c.firstBase, c.firstUnder, c.foundEpoch = -1, -1, -1
 	c.ask(Effect{Kind: Rebuild, Offset: offset, First: true}, then)
 }
 
@@ -348,7 +370,9 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 			c.dirty = true
 		case Truncate, Reset:
 			c.dirty = true
-			c.unsure = &unsure{kind: kind, before: c.log, ended: c.recordsEnd(), cut: c.cut}
+			if !e.Fenced && c.cut.From < c.cut.To {
+				c.unsure = &unsure{kind: kind, before: c.log, ended: c.recordsEnd(), cut: c.cut}
+			}
 		case CloseForWrites:
 			c.log.Owner = OwnerOurs // it may have taken effect: whoever wants the gate open has to open it
 		}

@@ -62,7 +62,7 @@ type Event struct {
 	Bytes        []byte
 	More         bool // Rebuild stopped before the log's end
 	Recovered    Recovered
-	Fenced       bool // with Err, after Append: the leader epoch was not the log's, or the log was not ours; nothing is wrong with the batches
+	Fenced       bool // with Err, after Append, Truncate and Reset: the leader epoch was not the log's, or the log was not ours, and nothing was done
 	Fetch        Fetch
 	Policy       Policy
 }

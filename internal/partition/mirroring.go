@@ -49,12 +49,11 @@ func (c *Core) mirror() {
 
 // askOurs asks the log whose it is and where it ends, and goes on if it is ours.
 func (c *Core) askOurs(then func(*Core)) {
-	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+	c.askOwner(func(c *Core, e *Event) {
 		if e.Err != nil {
 			c.fail(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err), false)
 			return
 		}
-		c.sawLog(e)
 		switch c.log.Owner {
 		case OwnerForeign:
 			c.fail(foreignMessage, false)

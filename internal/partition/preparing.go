@@ -24,7 +24,7 @@ func (c *Core) prepare() {
 	c.step = statemachine.CheckSource.String()
 	c.askSource(Effect{Prepare: true}, func(c *Core) {
 		c.step = statemachine.AskOwner.String()
-		c.ask(Effect{Kind: AskOwner}, (*Core).prepareOwner)
+		c.askOwner((*Core).prepareOwner)
 	})
 }
 
@@ -33,7 +33,6 @@ func (c *Core) prepareOwner(e *Event) {
 		c.fail(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err), false)
 		return
 	}
-	c.sawLog(e)
 	switch e.Log.Owner {
 	case OwnerForeign:
 		c.fail(foreignMessage, false)

@@ -56,12 +56,11 @@ func (c *Core) stopLook() {
 		return // the answer evaluates again
 	}
 	c.looking = true
-	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+	c.askOwner(func(c *Core, e *Event) {
 		if e.Err != nil {
 			c.looked(e.Err)
 			return
 		}
-		c.sawLog(e)
 		if c.log.Owner == OwnerOpen {
 			c.looked(nil)
 			return
@@ -95,7 +94,7 @@ func (c *Core) stop() {
 	c.lookTries = 0
 	c.markerWaits = 0
 	c.stopStep(statemachine.StopAskOwner)
-	c.ask(Effect{Kind: AskOwner}, (*Core).stopOwner)
+	c.askOwner((*Core).stopOwner)
 }
 
 // stopFailed says what failed in STOPPING and that it goes on by itself.
@@ -108,7 +107,6 @@ func (c *Core) stopOwner(e *Event) {
 		c.stopFailed("the destination log cannot be asked who may write it", e.Err)
 		return
 	}
-	c.sawLog(e)
 	c.stopStep(statemachine.RemoveFetcher)
 	c.removeFetcher()
 	switch c.log.Owner {
@@ -158,7 +156,7 @@ func (c *Core) stopTaken(under int32) {
 
 // stillTaken looks once more whether the log has had no election since it was looked at to be read.
 func (c *Core) stillTaken(under int32, lme *statemachine.LastMirrorEpoch) {
-	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+	c.askOwner(func(c *Core, e *Event) {
 		if e.Err != nil {
 			c.stopFailed("the destination log cannot be asked who may write it", e.Err)
 			return
@@ -167,7 +165,6 @@ func (c *Core) stillTaken(under int32, lme *statemachine.LastMirrorEpoch) {
 			c.stop()
 			return
 		}
-		c.sawLog(e)
 		c.takenAbove(lme)
 	})
 }
@@ -529,7 +526,7 @@ func (c *Core) stopped() {
 // reopen looks whether a STOPPED log is open and opens it if not (decision 4): after a restart it may have come back closed. So it does with the clients' log of a start that only a
 // person tries again: the gate may have been on its way to be closed when it failed.
 func (c *Core) reopen() {
-	c.ask(Effect{Kind: AskOwner}, func(c *Core, e *Event) {
+	c.askOwner(func(c *Core, e *Event) {
 		switch {
 		case e.Err != nil:
 			c.reopenLater(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err))
@@ -538,7 +535,6 @@ func (c *Core) reopen() {
 			c.reopenLater(foreignMessage)
 			return
 		}
-		c.sawLog(e)
 		if c.log.Owner == OwnerOpen {
 			c.opens, c.waiting = 0, ""
 			return

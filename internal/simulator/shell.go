@@ -668,7 +668,7 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 	switch e.Kind {
 	case partition.Append, partition.Truncate, partition.Reset, partition.RaiseStart, partition.RaiseEpoch, partition.OpenLog, partition.CloseForWrites:
 		if l.generation != r.generation {
-			ev.Err, ev.Fenced = errFenced, e.Kind == partition.Append
+			ev.Err, ev.Fenced = errFenced, true
 			w.stats.answer("overtaken process fenced", r.state)
 			return
 		}
@@ -676,7 +676,7 @@ func (r *runner) change(e *partition.Effect, how failure, ev *partition.Event) {
 	switch e.Kind {
 	case partition.Truncate, partition.Reset, partition.RaiseStart:
 		if l.open || l.foreign {
-			ev.Err = errFenced
+			ev.Err, ev.Fenced = errFenced, true
 			return
 		}
 	}
