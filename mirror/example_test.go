@@ -189,7 +189,7 @@ func ExampleAdmin() {
 	defer stop()
 	east, west := threeRecords(ctx), memlog.New(memlog.Config{ClusterID: "west"})
 	control := mirror.NewMemoryControl() // in one process here
-	admin, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "east-to-west", Control: control, States: west.StateStore(), Destination: west, Strict: true})
+	admin, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "east-to-west", Control: control, States: west.StateStore(), Destination: west, SourceClusterID: "east", Strict: true})
 	check(err)
 	_, err = admin.Create(ctx, mirror.Settings{"bootstrap.servers": "east-1:9092"}, mirror.CreateOptions{})
 	check(err)

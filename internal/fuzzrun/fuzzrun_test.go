@@ -40,7 +40,7 @@ func TestTargetsAreFoundRunAndTold(t *testing.T) {
 		t.Fatalf("%v, %q", err, list.String())
 	}
 	var out strings.Builder
-	if err := fuzz(t.Context(), &out, options{dir: dir, total: 2 * time.Second, parallel: 1}); err != errFailed {
+	if err := fuzz(t.Context(), &out, options{dir: dir, total: 6 * time.Second, parallel: 1}); err != errFailed {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	said := regexp.MustCompile(`FuzzFails +[0-9]+ +[0-9]+ +FAILED\n.*FuzzHolds +[1-9][0-9]* +[0-9]+ +ok\nfuzz targets: 2 of 2, executions: [1-9][0-9]*, new inputs: [0-9]+, failures: 1\n$`)
