@@ -112,6 +112,9 @@ What producers write between "caught up" and "stopped" is missing afterwards, so
 writes, waits until transactions have ended, drains, looks at the ends once more, stops, and compares what it has with them: PROVED, or what is not. What goes wrong before the stop is recorded lowers the fence again, and
 the mirror goes on; what a crash leaves is ended by Promote or taken back by AbortPromotion.
 
+A failback ends with a comparison of both logs, if there is a Config.Verifier (package mirror/verify has one): FailbackReport.Verification says how much is equal byte by byte, how much record by record, what could not be
+compared and why. It begins when everything is in step, takes Config.VerifyBound at most, and changes nothing, whatever it finds.
+
 After a failover, once the old source can be read again, package mirror/reconcile lists which transactions it committed and the copy has aborted, and which records only it has.
 
 # Groups, topic settings, access rules

@@ -227,6 +227,8 @@ type FailbackReport struct {
 	Took       time.Duration
 	Topics     []TopicResult // refused topics, and topics without logs
 	Partitions []FailbackResult
+	// Verification is what comparing both logs found when all of the above was done, or why nothing was compared (Config.Verifier). It is no part of Took, and changes nothing.
+	Verification Verification
 }
 
 // FailbackResult is what happened to one partition.
@@ -249,6 +251,7 @@ var ErrPlanRefused = errors.New("mirror: the plan has refused parts")
 // The history has the plan's Reason and Hash.
 // A plan of another mirror, or of other clusters than those that are here as far as both know them, is refused with InvalidRequest before anything is written.
 // The context bounds the wait; what is not caught up by then goes on in the background. errors.Is finds ErrPlanRefused, ErrIncomplete or the context's end.
+// Last of all, with Config.Verifier, what is caught up is compared with the source for Config.VerifyBound at most. The report has what that found; it is no error, and undoes nothing.
 func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (FailbackReport, error) {
 	r := FailbackReport{Mirror: m.cfg.Name, Began: time.Now()}
 	if err := m.fits(plan.Mirror, plan.SourceClusterID, plan.DestinationClusterID); err != nil {
@@ -299,6 +302,7 @@ func (m *Mirror) ExecuteFailback(ctx context.Context, plan FailbackPlan) (Failba
 		}
 	}
 	r.Took = time.Since(r.Began)
+	r.Verification = m.verifyFailback(ctx, &plan, r.Partitions)
 	if len(unfinished) == 0 {
 		return r, nil
 	}
@@ -338,6 +342,10 @@ func (r FailbackReport) String() string {
 			t.line("")
 		}
 		t.line("%s: %s", n[0], n[1])
+	}
+	if v := r.Verification; !v.Began.IsZero() || v.NotDone != "" {
+		t.line("")
+		t.WriteString(v.String())
 	}
 	return t.String()
 }

@@ -76,6 +76,10 @@ type Config struct {
 	// FetchRate is how many bytes of batches this process receives from the source in a second, over all its brokers [no limit] (mirror.replication.throttled.rate). It delays
 	// copying only: no stop, failover, status or Close waits for it.
 	FetchRate int64
+	// Verifier compares copies with the source at the end of a failback, for VerifyBound at most [1 min]; it holds nothing up before that, and what it finds undoes nothing. Package mirror/verify
+	// has one [none: the report says that nothing was verified].
+	Verifier    Verifier
+	VerifyBound time.Duration
 	// Seed of the jitter in retries [from the clock].
 	Seed uint64
 
@@ -123,6 +127,7 @@ func (c *Config) complete() error {
 		{"CallBound", &c.CallBound, 10 * time.Second},
 		{"ReplicaWait", &c.ReplicaWait, 10 * time.Second},
 		{"WatchdogAfter", &c.WatchdogAfter, time.Minute},
+		{"VerifyBound", &c.VerifyBound, time.Minute},
 	} {
 		if *d.value < 0 {
 			errs = append(errs, fmt.Errorf("%s is negative", d.name))

@@ -103,7 +103,7 @@ func (s *session) run(args ...string) (status int, out string) {
 	status, out, complaints := command(s.t, args...)
 	fmt.Fprint(&s.text, s.shown.Replace("$ kafka-mirror "+quoted(args)+"\n"+out+complaints))
 	if status != 0 {
-		fmt.Fprintf(&s.text, "exit status %s\n", []string{"", "one", "two", "three", "four", "five", "six", "seven"}[status]) // digits are masked
+		fmt.Fprintf(&s.text, "exit status %s\n", []string{"", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"}[status]) // digits are masked
 	}
 	return status, out
 }

@@ -7,6 +7,7 @@
 //	kafka-mirror --bootstrap-server HOST:PORT --create --mirror dr --mirror-config dr.properties
 //	kafka-mirror --bootstrap-server HOST:PORT --start --mirror dr --topics orders,payments --wait
 //	kafka-mirror --bootstrap-server HOST:PORT --describe --mirror dr
+//	kafka-mirror --bootstrap-server HOST:PORT --verify --mirror dr
 //	kafka-mirror --bootstrap-server HOST:PORT --stop --mirror dr --all-topics --dry-run
 //	kafka-mirror --bootstrap-server HOST:PORT --failback --mirror dr --all-topics --dry-run
 //	kafka-mirror --settings
@@ -28,6 +29,9 @@
 //
 // --reconcile is for the time after a failover, once the old source is back, and before a failback: which transactions it committed and the copy has aborted, and which records only it has. It reads both
 // clusters, with the settings of the mirror and of --command-config.
+//
+// --verify proves that both hold the same, while the mirror runs. It reads the source as a consumer does, and the copy from a broker in sync that has it, also while it is dark; --timeout is for the first
+// questions only, and at ctrl-C what was compared so far is shown. --failback --wait does it at its end.
 //
 // # What needs consent
 //
@@ -51,6 +55,8 @@
 //	5  --describe: a mirror is not protected, because how far its copy is cannot be known
 //	6  --describe: a mirror is partially failed over
 //	7  run: the node's registration was taken away; it must not be restarted by itself
+//	8  --verify, and the end of --failback --wait: source and copy are not the same: a difference, or a hole
+//	9  --verify: no difference was found, and not all that the source has could be compared
 //
 // An error is one line on standard error. With --json what a verb was refused for is in the document on standard output too.
 package main
@@ -95,6 +101,7 @@ type program struct {
 	keeper          string                                            // who keeps what a failback drops
 	waits           time.Duration                                     // how long --wait waits
 	waited          *waitedJSON                                       // what came of that; nil: nothing was waited for
+	verified        *mirror.Verification                              // the last step of a failback that was waited for; nil: of others
 }
 
 // run returns the exit status.

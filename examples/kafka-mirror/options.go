@@ -21,7 +21,7 @@ type options struct {
 	droppedDir, into                        string
 	allTopics, partial, purge, abandon      bool
 	print, replay, every                    bool
-	skip                                    int64
+	skip, throttle                          int64
 	dryRun, json, yes, wait, timeoutGiven   bool
 	timeout, drain                          time.Duration
 	fence, fenceConfig                      string
@@ -55,6 +55,7 @@ var verbs = []verb{
 	{"recover", chosen, "try failed partitions again now"},
 	{"failback", chosen, "make this cluster the copy of the one that took over; what that one does not have is given up here, after consent"},
 	{"preflight", "mirror mirror-config topics", "what stands in the way of a mirror, at both clusters: rights, names, shapes; changes nothing"},
+	{"verify", "mirror topics throttle", "compare source and copy, byte by byte, while the mirror runs: its logs below the ends that both have; reads both clusters and changes nothing"},
 	{"reconcile", "mirror topics", "after a failover, with the old source back: what it committed and the copy has aborted, and what only it has"},
 	{"dropped", "topics print replay into every skip yes", "what was given up and is kept in folder DIR, behind the verb; --print shows the records, --replay writes them into a topic"},
 	{"history", "mirror", "who did what, when and why"},
@@ -107,6 +108,7 @@ func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
 	f.StringVar(&o.into, "into", "", "`TOPIC` to write into, which is there; of no mirror that has not stopped it")
 	f.BoolVar(&o.every, "every", false, "write also what no COMMIT was there for: aborted, open, unknown")
 	f.Int64Var(&o.skip, "skip", 0, "leave out the first `N` records that would be written: an earlier run has written them")
+	f.Int64Var(&o.throttle, "throttle", 0, "read at most `BYTES` in a second, of both clusters together [no limit]")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and the plan's hash; change nothing")
 	f.BoolVar(&o.wait, "wait", false, "wait until what is recorded has come about, 10m or --timeout; progress is a line for each change")
 	f.BoolVar(&o.json, "json", false, "one JSON document on standard output")
@@ -205,7 +207,7 @@ func (o *options) check(takes []string) error {
 		return usage("--create needs --mirror-config FILE, with bootstrap.servers=HOST:PORT of the source in it")
 	case o.verb == "alter" && o.mirrorConfig == "" && o.unset == "":
 		return usage("--alter needs --mirror-config FILE, --unset NAMES, or both")
-	case slices.Contains(takes, "topics") && ways != 1 && !slices.Contains([]string{"preflight", "dropped", "reconcile"}, o.verb):
+	case slices.Contains(takes, "topics") && ways != 1 && !slices.Contains([]string{"preflight", "dropped", "reconcile", "verify"}, o.verb):
 		return usage("--%s needs exactly one of --topics NAMES, --topics-pattern RE and --all-topics", o.verb)
 	case !slices.Contains([]string{"acl", "quota", "none"}, o.fence):
 		return usage("--fence is %s, not %q", fences, o.fence)
@@ -213,6 +215,8 @@ func (o *options) check(takes []string) error {
 		return usage("--bound has to be 10s or more: the source has to be quiet for 5s")
 	case o.wait && o.dryRun:
 		return usage("--wait waits for what is recorded, and --dry-run records nothing: leave one of the two out")
+	case o.throttle < 0:
+		return usage("--throttle has to be 0 or more: bytes a second")
 	case o.timeout <= 0:
 		return usage("--timeout has to be more than 0, as in 10s")
 	}
@@ -257,6 +261,8 @@ Exit status:
   5  --describe: a mirror is not protected, because how far its copy is cannot be known
   6  --describe: a mirror is partially failed over
   7  run: the node's registration was taken away; it must not be restarted by itself
+  8  --verify, and the end of --failback --wait: source and copy are not the same: a difference, or a hole
+  9  --verify: no difference was found, and not all that the source has could be compared
 `)
 	return b.String()
 }

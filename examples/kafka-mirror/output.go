@@ -131,6 +131,7 @@ type resultJSON struct {
 	GroupPlaces  []mirror.PlanGroupPlace `json:",omitempty"` // where groups go on after a stop, of a dry run
 	FailbackPlan json.RawMessage         `json:",omitempty"` // what a failback gives up
 	Waited       *waitedJSON             `json:",omitempty"` // what came of --wait
+	Verification *mirror.Verification    `json:",omitempty"` // of a failback that was waited for
 	Error        *errorJSON              `json:",omitempty"` // of the whole request
 }
 
@@ -217,7 +218,7 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	switch {
 	case p.json:
 		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Settings: r.Settings, Topics: []topicJSON{}, Plan: r.Plan, Warnings: said(r.Warnings),
-			Notes: said(r.Notes), GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Waited: p.waited, Error: wordsOf(whole)}
+			Notes: said(r.Notes), GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Waited: p.waited, Verification: p.verified, Error: wordsOf(whole)}
 		for _, t := range r.Topics {
 			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, inOwnWords(t.Unfinished), wordsOf(t.Err)})
 		}

@@ -25,6 +25,7 @@ type place struct {
 	records keyedlog.Log
 	topics  mirror.TopicLookup // nil: nobody to ask about the destination
 	admin   *kadm.Client       // of the cluster that topics is
+	client  *kgo.Client        // admin's
 	copies  int16              // that topics of the desired state are made with there
 	// connection reaches the cluster that topics is.
 	connection mirror.Settings
@@ -87,7 +88,7 @@ func (p *program) openPlace(ctx context.Context) (place, error) {
 		return place{}, fmt.Errorf("--bootstrap-server %s: %w", p.bootstrap, err)
 	}
 	admin := kadm.NewClient(client)
-	return place{name: p.bootstrap, records: records, topics: cluster{admin}, admin: admin, copies: node.StateReplicationFactor, connection: settings, close: func() { client.Close(); records.Close() }}, nil
+	return place{name: p.bootstrap, records: records, topics: cluster{admin}, admin: admin, client: client, copies: node.StateReplicationFactor, connection: settings, close: func() { client.Close(); records.Close() }}, nil
 }
 
 // readSettings reads a properties file, and says what is doubtful about it.

@@ -14,42 +14,13 @@ import (
 
 // reconcile lists what the old source has and the copy does not, after a failover. It reads both clusters as a consumer does, and needs no process of the mirror.
 func (p *program) reconcile(ctx context.Context, a *mirror.Admin) error {
-	if p.place.topics == nil {
-		return usage("--reconcile reads both clusters: use --bootstrap-server HOST:PORT, not --store")
-	}
-	bounded, stop := context.WithTimeout(ctx, p.timeout)
-	defer stop()
-	d, err := a.Describe(bounded)
+	both, err := p.openBoth(ctx, a, "the old source, which has to be back for this")
 	if err != nil {
 		return err
 	}
-	state, err := mirror.NewControl(p.place.records).Read(bounded)
-	if err != nil {
-		return err
-	}
-	entry, _ := state.Mirror(p.mirror)
-	source, err := kafkasource.Open(ctx, entry.Settings)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	config, err := kafkasource.FromSettings(p.place.connection)
-	if err != nil {
-		return usage("--command-config %s: %v", p.commandConfig, err)
-	}
-	here, err := kafkasource.New(config)
-	if err != nil {
-		return fmt.Errorf("--bootstrap-server %s: %w", p.bootstrap, err)
-	}
-	defer here.Close()
-	cluster, err := source.Cluster(bounded)
-	if err != nil {
-		return fmt.Errorf("the old source, which has to be back for this: %w", err)
-	}
-	if known := d.Clusters.SourceID; known != "" && cluster.ID != known {
-		return refusal(fmt.Sprintf("the cluster at the source's address is %s, and the mirror's source was %s: nothing is compared", cluster.ID, known))
-	}
-	report := reconcile.Report{Mirror: p.mirror, SourceClusterID: cluster.ID, DestinationClusterID: d.Clusters.DestinationID, Taken: time.Now(), Partitions: []reconcile.PartitionReport{}}
+	defer both.close()
+	d, source, here := both.described, both.source, both.here
+	report := reconcile.Report{Mirror: p.mirror, SourceClusterID: both.sourceID, DestinationClusterID: d.Clusters.DestinationID, Taken: time.Now(), Partitions: []reconcile.PartitionReport{}}
 	wanted, failed := split(p.topics), error(nil)
 	for _, t := range d.Topics {
 		if len(wanted) > 0 && !slices.Contains(wanted, t.Topic) {
@@ -83,6 +54,58 @@ func (p *program) reconcile(ctx context.Context, a *mirror.Admin) error {
 		err = &endedError{status: exitStatus(failed)}
 	}
 	return err
+}
+
+// bothClusters are the clusters of a mirror, for a verb that reads logs of both.
+type bothClusters struct {
+	described    mirror.Description
+	source, here mirror.Source
+	sourceID     string
+}
+
+func (b *bothClusters) close() {
+	for _, s := range []mirror.Source{b.source, b.here} {
+		if s != nil {
+			s.Close()
+		}
+	}
+}
+
+// openBoth connects to both, and refuses another cluster at the source's address. who is the source, for whoever finds that it does not answer.
+func (p *program) openBoth(ctx context.Context, a *mirror.Admin, who string) (_ *bothClusters, err error) {
+	if p.place.topics == nil {
+		return nil, usage("--%s reads both clusters: use --bootstrap-server HOST:PORT, not --store", p.verb)
+	}
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	both := &bothClusters{}
+	defer func() {
+		if err != nil {
+			both.close()
+		}
+	}()
+	if both.described, err = a.Describe(bounded); err != nil {
+		return nil, err
+	}
+	state, err := mirror.NewControl(p.place.records).Read(bounded)
+	if err != nil {
+		return nil, err
+	}
+	entry, _ := state.Mirror(p.mirror)
+	if both.source, err = kafkasource.Open(ctx, entry.Settings); err != nil {
+		return nil, err
+	}
+	if both.here, err = kafkasource.Open(ctx, p.place.connection); err != nil {
+		return nil, usage("--command-config %s: %v", p.commandConfig, err)
+	}
+	cluster, err := both.source.Cluster(bounded)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", who, err)
+	}
+	if both.sourceID = cluster.ID; both.described.Clusters.SourceID != "" && cluster.ID != both.described.Clusters.SourceID {
+		return nil, refusal(fmt.Sprintf("the cluster at the source's address is %s, and the mirror's source was %s: nothing is compared", cluster.ID, both.described.Clusters.SourceID))
+	}
+	return both, nil
 }
 
 // reconcilePartition is one partition of it. Only the first questions are bounded by --timeout: logs are read.

@@ -111,7 +111,7 @@ func TestMistakes(t *testing.T) {
 		if strings.Contains(out+complaints, password) {
 			t.Errorf("%s printed a secret:\n%s%s", line, out, complaints)
 		}
-		fmt.Fprintf(&all, "$ kafka-mirror %s\n%s%sexit status %s\n", line, shown.Replace(out), shown.Replace(complaints), []string{"zero", "one", "two", "three", "four", "five", "six", "seven"}[status])
+		fmt.Fprintf(&all, "$ kafka-mirror %s\n%s%sexit status %s\n", line, shown.Replace(out), shown.Replace(complaints), []string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"}[status])
 	}
 	golden(t, "mistakes.txt", masked(all.String()))
 	now, err := os.ReadFile(filepath.Join(dir, "log"))

@@ -81,6 +81,8 @@ func (p *program) do(ctx context.Context) (err error) {
 		return p.groups(bounded, a)
 	case "reconcile":
 		return p.reconcile(ctx, a)
+	case "verify":
+		return p.verify(ctx, a)
 	case "create":
 		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
 			return a.Create(ctx, settings, mirror.CreateOptions{DryRun: dryRun, Intent: intent})
@@ -257,8 +259,19 @@ func (p *program) showAndWait(ctx context.Context, r mirror.Result, err error, p
 		refused = p.showResult(r, err, planned)
 	}
 	late = p.await(ctx, a, r)
+	if p.verb == "failback" {
+		v := mirror.Verification{Mirror: p.mirror, NotDone: "not everything is in step yet; --verify compares it when it is"}
+		if late == nil {
+			v = p.verifyFailback(ctx, a)
+		}
+		if p.verified = &v; v.Verdict().Wrong() {
+			late = unverified(v)
+		}
+	}
 	if p.json {
 		refused = p.showResult(r, err, planned)
+	} else if p.verified != nil {
+		say(p.out, "\n", p.verified.String())
 	}
 	if refused != nil { // which decides, because it was refused first
 		p.complain(late)

@@ -126,6 +126,15 @@ func (c *checklist) identical(ctx context.Context, old, primary *memlog.Cluster)
 	return n
 }
 
+// verified: the failback's own comparison, made while both clusters were in use, says the same.
+func (c *checklist) verified(v mirror.Verification) {
+	var err error
+	if v.Verdict() != mirror.VerifiedIdentical {
+		err = fmt.Errorf("%s %s", v.Verdict(), v.NotDone)
+	}
+	c.check("the failback has verified that by itself", err)
+}
+
 // asPlanned: what the old source gave up is exactly what the plan named.
 func (c *checklist) asPlanned(plan mirror.FailbackPlan, sink *memorySink) {
 	var err error

@@ -10,12 +10,13 @@ import (
 
 var (
 	number = regexp.MustCompile(`\d+`)
-	took   = regexp.MustCompile(`failover in [\d.]+(µs|ms|s)`)
+	took   = regexp.MustCompile(`(failover in|took) [\d.]+(µs|ms|s)`)
+	ages   = regexp.MustCompile(`<?\d+s ago`)
 )
 
 // masked is a text without what differs from run to run: numbers, and how wide columns are because of them.
 func masked(text string) []string {
-	text = took.ReplaceAllString(text, "failover in #")
+	text = ages.ReplaceAllString(took.ReplaceAllString(text, "$1 #"), "# ago")
 	return strings.Split(spaces.ReplaceAllString(number.ReplaceAllString(strings.TrimSpace(text), "#"), " "), "\n")
 }
 

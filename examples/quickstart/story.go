@@ -8,6 +8,7 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/kafkasource"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
+	"github.com/clustermirror/clustermirror/mirror/verify"
 )
 
 const (
@@ -131,7 +132,7 @@ func story(ctx context.Context, spoil string) error {
 
 	act(6, "Failback")
 	fmt.Printf("The old source is back, with the tail that was never copied: producer %d's COMMIT is in it. It becomes a mirror of the new primary: "+
-		"a plan, consent to exactly that plan, the cut, and then it catches up.\n\n", one.id)
+		"a plan, consent to exactly that plan, the cut, and then it catches up. The report ends with a comparison of both logs: what was copied just now first, then what was there before.\n\n", one.id)
 	old, err := disks.revive()
 	if err != nil {
 		return err
@@ -139,7 +140,7 @@ func story(ctx context.Context, spoil string) error {
 	defer old.Close()
 	var sink memorySink
 	back, err := mirror.Open(ctx, mirror.Config{
-		Name: "quickstart-back", Source: standby, Destination: old, Store: old.StateStore(), Sink: &sink,
+		Name: "quickstart-back", Source: standby, Destination: old, Store: old.StateStore(), Sink: &sink, Verifier: verify.Verifier{},
 		Fetch: mirror.FetchOptions{MaxWait: 50 * time.Millisecond}, CallBound: 2 * time.Second,
 	})
 	if err != nil {
@@ -159,6 +160,7 @@ func story(ctx context.Context, spoil string) error {
 		return err
 	}
 	compared := checks.identical(ctx, old, standby)
+	checks.verified(returned.Verification)
 	checks.asPlanned(failback, &sink)
 	checks.nothingLost(ctx, disks, standby, report, &sink)
 

@@ -69,8 +69,8 @@ func TestStory(t *testing.T) {
 	if explained != 4 {
 		t.Errorf("%d acts name this run's producer ids, want 4", explained)
 	}
-	if strings.Contains(out, "  NO   ") || strings.Count(out, "\n  yes  ") != 7 {
-		t.Errorf("not seven checks that held:\n%s", out)
+	if strings.Contains(out, "  NO   ") || strings.Count(out, "\n  yes  ") != 8 {
+		t.Errorf("not eight checks that held:\n%s", out)
 	}
 	if !strings.Contains(out, "Producer "+one+" committed at the source and is aborted here; producer "+two+" is aborted on both sides") {
 		t.Error("what became of the transactions is not said")

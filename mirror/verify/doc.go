@@ -53,6 +53,7 @@ the oldest record.
 # What is not proved
 
   - Anything at or above To, or below From. Report.A and B have the bounds.
+  - That a topic is not compacted whose own settings do not say so, where the brokers' default (log.cleanup.policy) does: a Verifier looks at the topic's settings. What the cleaner took is a hole then.
   - That records which both sides hold are what a producer sent: a batch that is damaged alike on both sides is equal.
   - With compaction: that a superseded record went by the cleaner and not by damage. No reader of a compacted topic may rely on such a record. The same holds for an expired tombstone, and for what
     only one side has: it is checked by its checksum alone, which leaves out base offset and leader epoch.
@@ -77,8 +78,8 @@ Once: Verify. When ctx ends, or Options.MaxBytes are read, the report says what 
 
 Continuously: a Runner goes over many partitions at one rate, in rounds in which each has a turn, and gives one bounded report a round.
 
-After a failback: the two clusters have changed roles, and what lies below LMO is the oldest that they share. Verify with the new primary as the source. A first pass before clients are sent back, with
-From at the start of what the failback copied (the truncation point of its plan) and To at its end, costs the delta alone; a whole pass can follow in the background.
+After a failback: the two clusters have changed roles, and what lies below LMO is the oldest that they share. With mirror.Config.Verifier (Verifier is one) a failback ends with a comparison: what was copied
+since the cut first, which costs the delta alone, then what was there before, for mirror.Config.VerifyBound at most. The new primary is side a. The report has what was found (mirror.Verification).
 After a failover the copy goes on alone: compare up to LMO (Options.To) as long as the old source can be read.
 */
 package verify

@@ -95,6 +95,9 @@ func (s *FetchSide) local(ctx context.Context, start int64) (int64, error) {
 	local := start
 	err := s.attempts(ctx, func() error {
 		starts, err := reader.LocalStarts(ctx, []mirror.TopicPartition{s.partition})
+		if errors.Is(err, mirror.ErrUnsupported) { // a source that is opened anew learns that when it is open
+			return nil
+		}
 		if err == nil {
 			if at, there := starts[s.partition]; there {
 				local = max(start, at)

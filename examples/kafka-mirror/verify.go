@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/replicareader"
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/verify"
+	"github.com/clustermirror/clustermirror/statemachine"
+)
+
+// verify compares source and copy while the mirror runs. It needs no process of the mirror.
+func (p *program) verify(ctx context.Context, a *mirror.Admin) error {
+	v, err := p.verification(ctx, a)
+	if err != nil {
+		return err
+	}
+	if p.json {
+		err = p.asJSON(v)
+	} else {
+		say(p.out, v.String())
+	}
+	return errors.Join(err, unverified(v))
+}
+
+// unverified is the exit status of a verification.
+func unverified(v mirror.Verification) error {
+	switch verdict := v.Verdict(); {
+	case verdict.Wrong():
+		return &endedError{status: 8}
+	case verdict != mirror.VerifiedIdentical:
+		return &endedError{status: 9}
+	}
+	return nil
+}
+
+// verification compares the topics that are asked for, or all of the mirror.
+func (p *program) verification(ctx context.Context, a *mirror.Admin) (mirror.Verification, error) {
+	v := mirror.Verification{Mirror: p.mirror, Began: time.Now(), Ranges: []mirror.Verified{}}
+	both, err := p.openBoth(ctx, a, "the source, which has to answer for this")
+	if err != nil {
+		return v, err
+	}
+	defer both.close()
+	wanted := split(p.topics)
+	var topics []mirror.DescribedTopic
+	var names []string
+	for _, t := range both.described.Topics {
+		if len(wanted) == 0 || slices.Contains(wanted, t.Topic) {
+			topics, names = append(topics, t), append(names, t.Topic)
+		}
+	}
+	for _, name := range wanted {
+		if !slices.Contains(names, name) {
+			return v, usage("--topics %s: no topic of mirror %s; --describe shows them", name, p.mirror)
+		}
+	}
+	bounded, stop := context.WithTimeout(ctx, p.timeout)
+	defer stop()
+	compacted, unread := mirror.CompactedTopics(bounded, names, policiesOf(both.source), policiesOf(both.here))
+	copies, err := p.copies(bounded, names)
+	if err != nil {
+		return v, err
+	}
+	var pairs []verify.Pair
+	for _, t := range topics {
+		if len(t.Partitions) == 0 {
+			v.Ranges = append(v.Ranges, mirror.NotCompared(mirror.TopicPartition{Topic: t.Topic}, "no process has reported it"))
+		}
+		for _, q := range t.Partitions {
+			tp := mirror.TopicPartition{Topic: t.Topic, Partition: q.Partition}
+			to, why := upTo(q)
+			if err := unread[t.Topic]; why == "" && err != nil {
+				why = err.Error()
+			}
+			here := copies[tp]
+			if why == "" && here == nil {
+				why = "the cluster at --bootstrap-server does not have it"
+			}
+			if why != "" {
+				v.Ranges = append(v.Ranges, mirror.NotCompared(tp, why))
+				continue
+			}
+			pairs = append(pairs, verify.Pair{A: verify.SourceSide(both.source, tp, verify.SourceOptions{}), B: here, To: to, Compacted: compacted[t.Topic]})
+		}
+	}
+	v.Ranges = append(verify.Pairs(ctx, pairs, verify.Options{BytesPerSecond: p.throttle}), v.Ranges...)
+	v.Took = time.Since(v.Began)
+	return v, nil
+}
+
+// upTo says up to where the copy has to be the source's, or why that is not known. mirror.Unknown: as far as both go.
+func upTo(q mirror.DescribedPartition) (to int64, why string) {
+	switch q.State {
+	case statemachine.Mirroring.String(), statemachine.EpochFencing.String(), statemachine.Pausing.String(), statemachine.Paused.String():
+		return mirror.Unknown, ""
+	case statemachine.Stopped.String():
+		if lmo, known := q.LMO.Value(); known {
+			return lmo, ""
+		}
+		return 0, "it is STOPPED, and no last mirror offset is recorded: up to where it is a copy is not known"
+	}
+	return 0, fmt.Sprintf("it is %s: its log may not be the source's yet, or no more", q.State)
+}
+
+func policiesOf(s mirror.Source) mirror.TopicConfigReader { return s.(mirror.TopicConfigReader) } // kafkasource's always are
+
+// brokerSide is one partition's copy as the brokers hold it. A dark one is led by the mirror's node, which has no records; the brokers that follow it have them.
+type brokerSide struct {
+	partition mirror.TopicPartition
+	target    replicareader.Target
+	reader    *replicareader.Reader
+	brokers   []int32 // in sync
+}
+
+// copies finds the copies of topics at the cluster of --bootstrap-server. What the cluster does not have is absent.
+func (p *program) copies(ctx context.Context, topics []string) (map[mirror.TopicPartition]*brokerSide, error) {
+	if len(topics) == 0 {
+		return nil, nil
+	}
+	found, err := p.place.admin.ListTopics(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("--bootstrap-server %s: %w", p.bootstrap, err)
+	}
+	reader, all := replicareader.New(brokers{p.place.client}), map[mirror.TopicPartition]*brokerSide{}
+	for _, t := range found {
+		for _, q := range t.Partitions {
+			tp := mirror.TopicPartition{Topic: t.Topic, Partition: q.Partition}
+			all[tp] = &brokerSide{tp, replicareader.Target{Topic: t.Topic, ID: mirror.TopicID(t.ID), Partition: q.Partition}, reader, slices.DeleteFunc(slices.Clone(q.ISR), func(id int32) bool { return id == q.Leader })}
+			if q.Leader >= 0 { // first, as what readers read
+				all[tp].brokers = append([]int32{q.Leader}, all[tp].brokers...)
+			}
+		}
+	}
+	return all, nil
+}
+
+// brokers sends requests to brokers by their ids.
+type brokers struct{ client *kgo.Client }
+
+func (b brokers) Broker(ctx context.Context, id int32, req kmsg.Request) (kmsg.Response, error) {
+	return b.client.Broker(int(id)).RetriableRequest(ctx, req)
+}
+
+func (s *brokerSide) Partition() mirror.TopicPartition { return s.partition }
+
+// perBroker is how long one broker is waited for: the node of a dark copy is among them, and clients do not reach it.
+const perBroker = 10 * time.Second
+
+// Bounds are what all brokers in sync hold that answer.
+func (s *brokerSide) Bounds(ctx context.Context) (verify.Bounds, error) {
+	var b verify.Bounds
+	var answered []int32
+	var failed []error
+	for _, id := range s.brokers {
+		bounded, stop := context.WithTimeout(ctx, perBroker)
+		ends, err := s.reader.Ends(bounded, id, []replicareader.Target{s.target})
+		stop()
+		e := ends[s.target]
+		if err = errors.Join(err, e.Err); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		if len(answered) == 0 {
+			b = verify.Bounds{Start: e.Start, End: e.End, Shown: e.End}
+		}
+		b.Start, b.End = max(b.Start, e.Start), min(b.End, e.End)
+		answered = append(answered, id)
+	}
+	if err := ctx.Err(); err != nil {
+		return b, err
+	}
+	if len(answered) == 0 {
+		return b, fmt.Errorf("no broker in sync tells what it has of %s: %w", s.target, errors.Join(failed...))
+	}
+	s.brokers, b.Local = answered, b.Start
+	b.End = max(b.Start, b.End)
+	return b, nil
+}
+
+// Read reads from the first broker that answered.
+func (s *brokerSide) Read(ctx context.Context, from int64, most int) ([]byte, error) {
+	var failed []error
+	for _, id := range s.brokers {
+		b, err := s.reader.ReadAsItLies(ctx, id, s.target, from, most)
+		if err == nil {
+			return b, nil
+		}
+		if beyond := (*replicareader.RangeError)(nil); errors.As(err, &beyond) {
+			return nil, errors.Join(mirror.ErrOffsetOutOfRange, err)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		failed = append(failed, err)
+	}
+	return nil, fmt.Errorf("no broker in sync shows %s at %d: %w", s.target, from, errors.Join(failed...))
+}
+
+// verifyFailback is the last step of a failback that was waited for. Whatever it finds, the failback is done.
+func (p *program) verifyFailback(ctx context.Context, a *mirror.Admin) mirror.Verification {
+	if p.place.topics == nil {
+		return mirror.Verification{Mirror: p.mirror, NotDone: "with the desired state in a folder the copy is not reached from here; use --verify with --bootstrap-server"}
+	}
+	bounded, stop := context.WithTimeout(ctx, failbackVerifies)
+	defer stop()
+	v, err := p.verification(bounded, a)
+	if err != nil {
+		return mirror.Verification{Mirror: p.mirror, NotDone: strings.TrimSpace(oneLine(err))}
+	}
+	return v
+}
+
+// failbackVerifies is how long a failback compares both clusters at its end, at most.
+const failbackVerifies = time.Minute
