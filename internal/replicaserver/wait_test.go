@@ -23,6 +23,11 @@ func after(c *follower, d time.Duration, f func(), req *kmsg.FetchRequest) (time
 	return time.Since(started), resp
 }
 
+// appendUnconfirmed appends 100 bytes; the high watermark stays, so only bytes can end a wait.
+func (l *fakeLog) appendUnconfirmed() {
+	l.change(func() { l.batches = append(l.batches, fakeBatch{l.end(), l.epoch, makeBatch(l.end(), l.epoch, 100)}) })
+}
+
 func TestAFetchWaitsUntilThereIsSomething(t *testing.T) {
 	const wait = 500 * time.Millisecond
 	for name, k := range map[string]struct {
@@ -34,7 +39,7 @@ func TestAFetchWaitsUntilThereIsSomething(t *testing.T) {
 		"nothing":             {func(*fakeLog) {}, 1, wait, "[]"},
 		"batches":             {func(l *fakeLog) { l.append(100) }, 1, wait / 2, "[1:100]"},
 		"woken for nothing":   {func(l *fakeLog) { l.change(func() {}) }, 1, wait, "[]"},
-		"too few bytes":       {func(l *fakeLog) { l.append(100); l.change(func() { l.high = 0 }) }, 200, wait, "[1:100]"},
+		"too few bytes":       {(*fakeLog).appendUnconfirmed, 200, wait, "[1:100]"},
 		"an error":            {func(l *fakeLog) { l.change(func() { l.code = codeNotLeader }) }, 1 << 20, wait / 2, "[1:code 6]"},
 		"a higher start":      {func(l *fakeLog) { l.change(func() { l.start = 0; l.high = 3 }) }, 1 << 20, wait / 2, "[1:0]"},
 		"another epoch":       {func(l *fakeLog) { l.truncate(0) }, 1 << 20, wait, "[]"},
@@ -64,9 +69,7 @@ func TestAFetchGathersMinBytes(t *testing.T) {
 		go func() {
 			for _, p := range []int{0, 0, 1} { // what grows is not counted twice
 				time.Sleep(100 * time.Millisecond)
-				// The high watermark stays, so only bytes can end the wait.
-				l := logs[p]
-				l.change(func() { l.batches = append(l.batches, fakeBatch{l.end(), 0, makeBatch(l.end(), 0, 100)}) })
+				logs[p].appendUnconfirmed()
 			}
 		}()
 		resp := c.ask(req).(*kmsg.FetchResponse)
