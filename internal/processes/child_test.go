@@ -224,7 +224,9 @@ func (c *process) open(ctx context.Context, o order) (err error) {
 		}
 		cfg.Source = c.source
 	}
-	c.mirror, err = mirror.Open(ctx, cfg)
+	if c.mirror, err = mirror.Open(ctx, cfg); err != nil && c.source != nil {
+		err = errors.Join(err, c.source.Close())
+	}
 	return err
 }
 

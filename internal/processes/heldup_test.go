@@ -40,7 +40,7 @@ func TestAProcessThatWasHeldUpWritesNothing(t *testing.T) {
 		held := time.Now()
 		src.produce(goesOn, 5) // waits for the first one, and for the second
 		src.produce(opened, 5)
-		second.do(order{Do: "open", Mirror: m, Owner: owner, Seeds: src.seeds()})
+		second.opens(order{Mirror: m, Owner: owner, Seeds: src.seeds()})
 		second.untilEnd(goesOn, 10)
 		second.untilEnd(opened, 10)
 		second.verb(m, "stop", opened)

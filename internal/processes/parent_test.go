@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,19 @@ func (c *running) do(o order) answer {
 		c.t.Fatalf("%s: %+v: %s", c.Name, o, a.Err)
 	}
 	return a
+}
+
+// opens has the child open its mirror beside a process that does nothing more: what that one had begun in the store hides what follows until it times out, and who opens is told to try again then.
+func (c *running) opens(o order) {
+	c.t.Helper()
+	o.Do = "open"
+	eventually(c.t, c.Name+": open", func() (bool, string) {
+		a := c.Ask(o)
+		if a.Err != "" && !strings.Contains(a.Err, "try again then") {
+			c.t.Fatalf("%s: %+v: %s", c.Name, o, a.Err)
+		}
+		return a.Err == "", a.Err
+	})
 }
 
 func (c *running) verb(mirror, verb string, topics ...string) answer {
