@@ -22,7 +22,8 @@ type Recovered struct {
 	// every lower offset is one too. It may lie inside a batch or in a gap. Start promises nothing: the log is then read whole.
 	From int64
 	// Epochs are the leader epochs of all batches below From, each with where it starts; both rise strictly, no epoch is negative (Kafka: LeaderEpochFileCache). Batches that carry no
-	// epoch (−1) have no entry. An entry may start below the log's Start, which then counts instead, and entries that start at or above From may be there: they are passed over.
+	// epoch (−1) have no entry. Of an epoch whose first batches compaction took, the first that is left may count. An entry may start below the log's Start, which then counts instead,
+	// and entries that start at or above From may be there: they are passed over.
 	Epochs []EpochStart
 	// HighestProducerID is at least the highest producer id of any batch below From, −1 if there is none. It may be higher, and it may count batches that are no longer there:
 	// a stop moves the destination's producer ids above it (ProducerIDSettler). A Log whose destination keeps its producer ids above every mirrored one may give

@@ -157,6 +157,8 @@ func (c *Core) believe(f *facts) {
 		c.readOn()
 		return
 	}
+	// An epoch whose first batches compaction took may be said to begin with the first that is left, which is later than observed would have it. A cut that comes of this ends in the gap before that batch,
+	// and the gap is cut too before anything is fetched (align): nothing that the source has in it is passed over.
 	for _, e := range f.Epochs {
 		if e.Start < f.From {
 			c.epochs.Assign(e.Epoch, max(e.Start, c.log.Start))

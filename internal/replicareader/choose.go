@@ -55,8 +55,9 @@ type Standing struct {
 //
 // A copy diverges when the end-offset rule (KIP-101, KIP-279: logtrunc.Search, asked by the side with the lower last epoch) finds that both part below the smaller of their
 // ends. Copies whose batches of the same epoch differ are not found by it (Reader.Compare does), and a hole that compaction left behind a copy's last batch of an epoch may be
-// taken for a part of another epoch: a divergence of a compacted topic's copies is worth a Compare. The longest copy is chosen even if another one ends in a higher epoch; it
-// is then Diverged.
+// taken for a part of another epoch: a divergence of a compacted topic's copies is worth a Compare. One that such a hole of the chosen copy hides comes of a truncation that the
+// other copy has not followed, as only leaders that are lost have written to both: its Limit tells. The longest copy is chosen even if another one ends in a higher epoch; it is
+// then Diverged.
 //
 // Limits are ends of batches. Errors: *NoCopyError; a broker that is given twice.
 func Choose(copies []Copy) (Choice, error) {
