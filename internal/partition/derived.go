@@ -21,7 +21,7 @@ type derived struct {
 	resetAt   int64     // offset of the last MIRROR_PID_RESET observed, −1 if none
 	aborts    []Marker  // the ABORTs of this episode's stop, whichever process wrote them
 	expired   time.Time // when producers were last forgotten for their age
-	readUnder int32     // leader epoch of an open log when it was read, −1 none
+	readUnder int32     // leader epoch of the log when a start read it, −1 none
 	dirty     bool      // the log may differ from what was observed: ask for its end before relying on anything
 	recovering
 	ours

@@ -47,13 +47,15 @@ func (c *Core) prepareOwner(e *Event) {
 	c.sync((*Core).prepareFind)
 }
 
-// readAnew forgets what is known of an open log that has had an election since it was read: an unclean one takes the end away, and clients put something else there, so that
-// the log may even be longer than it was.
-func (c *Core) readAnew() {
-	if c.log.LeaderEpoch != c.readUnder {
-		c.rewindAll()
+// readAnew forgets what is known of a log whose leader epoch has risen since it was read, and says so. Clients had it, and there may have been an election: an unclean one takes the end away, and
+// clients put something else there, so that the log may even be longer than it was. Closing the gate may be all that has raised it: nobody can tell.
+func (c *Core) readAnew() bool {
+	if c.log.LeaderEpoch == c.readUnder {
+		return false
 	}
 	c.readUnder = c.log.LeaderEpoch
+	c.rewindAll()
+	return true
 }
 
 // persistFoundOpen records that the log is the clients', before it is closed, or that it no longer is, before it is cut: whatever comes in between, a refusal or a stop
@@ -171,7 +173,7 @@ func (c *Core) prepareReplicated(e *Event) {
 		return
 	}
 	c.setLog(e.Log)
-	if c.log.End != c.comparedE {
+	if c.readAnew() || c.log.End != c.comparedE {
 		c.step = statemachine.Compute.String()
 		c.sync((*Core).prepareFind)
 		return
