@@ -251,6 +251,8 @@ func (c *Core) done(e *Event) {
 	switch {
 	case e.Token == c.await:
 		c.answered(e)
+	case c.dirty && c.besideFetch(): // it is not the log that the fetch goes on from, and an idle source gives no other occasion to see that
+		c.reenter()
 	case c.held:
 		c.held = false
 		c.cur, c.reply = c.reply, Event{}

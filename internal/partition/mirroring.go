@@ -20,8 +20,8 @@ type mirroring struct {
 	verdict    verdict
 	fenceEpoch int32 // EPOCH_FENCING: the batch epoch that the destination's has to reach
 
-	looks       int  // at ends of the source that had to be seen twice, since the last fetcher
-	seenTwice   bool // the loss was seen once; the second look decides
+	looks       int       // at ends of the source that had to be seen twice, since the last fetcher
+	seenOnce    misplaced // what the last look at the source's ends found, if that has to be seen twice
 	holeTo      int64
 	lostFrom    int64
 	lostTo      int64
@@ -71,7 +71,7 @@ func (c *Core) lookUp() {
 		c.awaitCut((*Core).lookUp)
 		return
 	}
-	c.confirming, c.seenTwice, c.movedOn = false, false, false
+	c.confirming, c.seenOnce, c.movedOn = false, fits, false
 	c.holeTo, c.localStart = 0, 0 // decided anew from what the source says now
 	c.askSource(Effect{}, (*Core).align)
 }
@@ -216,11 +216,11 @@ func (c *Core) awaitCut(then func(*Core)) {
 
 // follow deals with the source's log start: beyond our end it is a loss, inside our log it is followed as far as it can be.
 func (c *Core) follow() {
-	if c.src.LogStart > c.position() {
+	switch c.misplaced() {
+	case startsBeyond:
 		c.loss()
 		return
-	}
-	if c.endsAbove() {
+	case endsBelow:
 		c.startAnew()
 		return
 	}
@@ -238,9 +238,23 @@ func (c *Core) follow() {
 	})
 }
 
-// endsAbove says that a copy without records ends above the source.
-func (c *Core) endsAbove() bool {
-	return !c.holdsRecords() && c.src.HighWatermark >= 0 && c.src.HighWatermark < c.position()
+// misplaced says how the place of the next fetch lies outside of the source's log.
+type misplaced uint8
+
+const (
+	fits         misplaced = iota // it does not
+	startsBeyond                  // the source's log starts beyond it: a loss
+	endsBelow                     // a copy without records ends above the source
+)
+
+func (c *Core) misplaced() misplaced {
+	switch {
+	case c.src.LogStart > c.position():
+		return startsBeyond
+	case !c.holdsRecords() && c.src.HighWatermark >= 0 && c.src.HighWatermark < c.position():
+		return endsBelow
+	}
+	return fits
 }
 
 // position is where the next fetch begins: our end, or beyond a hole that was accepted (LossKeep).
@@ -260,13 +274,18 @@ func (c *Core) startTarget() int64 {
 
 // followStart raises our log start beside a fetch that is under way.
 func (c *Core) followStart() {
-	if c.rec.State != statemachine.Mirroring || !c.fetching || c.rebuilding || c.busy != (Token{}) || c.await == (Token{}) && !c.held {
+	if c.rebuilding || c.busy != (Token{}) || !c.besideFetch() {
 		return
 	}
 	if t := c.startTarget(); t > c.log.Start && c.src.LogStart <= c.position() {
 		c.startAsked = t
 		c.beside(Effect{Kind: RaiseStart, Offset: t})
 	}
+}
+
+// besideFetch says that a fetch is under way, or its reply is held.
+func (c *Core) besideFetch() bool {
+	return c.rec.State == statemachine.Mirroring && c.fetching && (c.held || c.await != (Token{}))
 }
 
 // beside makes a call on the log while a fetch is under way; a reply that comes meanwhile is held.
@@ -341,21 +360,23 @@ func (c *Core) startAnew() {
 	c.resetTo(c.src.LogStart)
 }
 
-// lookTwice asks the source a second time before its ends are acted on, and then the log whether it still is as it is known: what is lost begins where that ends. True: they have been asked.
+// lookTwice asks the source a second time before its ends are acted on, and then the log whether it still is as it is known: what is lost begins where that ends. Two looks in a row have to find the
+// same: one that finds the opposite of the one before proves that one of them was wrong. True: they have been asked.
 func (c *Core) lookTwice() bool {
-	if c.seenTwice {
-		c.seenTwice = false
+	now := c.misplaced()
+	if c.seenOnce == now {
+		c.seenOnce = fits
 		return false
 	}
-	c.seenTwice = true
+	c.seenOnce = now
 	look := func(c *Core, _ *Event) {
 		c.askSource(Effect{}, func(c *Core) {
 			c.askOurs(func(c *Core) {
-				if c.src.LogStart > c.position() || c.endsAbove() {
+				if c.misplaced() != fits {
 					c.follow()
 					return
 				}
-				c.seenTwice = false // it was none, and the logs have to be compared after all
+				c.seenOnce = fits // it was none, and the logs have to be compared after all
 				c.align()
 			})
 		})
