@@ -711,9 +711,14 @@ func (w groupWork) unwritten() groupWork {
 	return newGroupWork(w.group, w.memory.Active, w.memory.Looked)
 }
 
-// miss has a partition remembered as it was before its write was decided, but for where the source had it. What was about an earlier topic stays so: it is looked at for the first time again.
+// miss has a partition remembered as it was when its write was decided, but for where the source had it. What was about an earlier topic stays so: it is looked at for the first time again.
 func (w *groupWork) miss(of *groupWork, tp TopicPartition, code string) {
 	was, decided := of.prior[tp], of.memory.Partitions[tp]
+	var from *metadatasync.Offset
+	if at := of.from[tp]; at != Unknown {
+		from = &metadatasync.Offset{Offset: at}
+	}
+	was.Memory = was.Missed(from, code == skippedActive)
 	was.Saw(metadatasync.Offset{Offset: decided.Seen, LeaderEpoch: decided.SeenEpoch}, decided.Topic)
 	was.Here, was.Episode, was.Skipped = of.from[tp], decided.Episode, code
 	w.memory.Partitions[tp] = was

@@ -351,6 +351,41 @@ func TestDecision17ACrashAroundACommitLeavesTheGroupTheMirrorsOwn(tt *testing.T)
 	}
 }
 
+// A write was lost, the next look sees that, and is overtaken by a consumer that brings the group to just where the lost write was to bring it: it is that consumer's.
+func TestF57WhoBringsAGroupToWhereALostWriteWasToBringItIsSomebodyElse(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 1000)
+		m.a.commit("g", t(0), 100)
+		refreshes(2)
+		m.b.at("g", t(0), 100)
+		m.b.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
+			if c.Operation == "Destination.WriteGroupOffsets" {
+				return errors.New("connection reset")
+			}
+			return nil
+		}})
+		m.a.commit("g", t(0), 500)
+		refreshes(1)
+		m.skipped(tt, "connection reset")
+		reads := 0
+		m.b.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
+			if c.Operation == "Metadata.GroupOffsets" {
+				if reads++; reads == 2 { // where it is, and where it is in the moment of the write
+					m.b.commit("g", t(0), 500)
+				}
+			}
+			return nil
+		}})
+		m.a.commit("g", t(0), 600)
+		refreshes(1)
+		m.skipped(tt, "moved at the destination in this moment")
+		m.a.commit("g", t(0), 50)
+		refreshes(3)
+		m.b.at("g", t(0), 500)
+		m.skipped(tt, "group g: t-0 left where it is: moved at the destination")
+	})
+}
+
 func TestDecision17ClampAtTheStopAndNeverAMoveAfterIt(tt *testing.T) {
 	bubble(tt, func(tt *testing.T) {
 		m := copying(tt, 1, 1000)

@@ -119,6 +119,22 @@ func (m *Memory) settle(destination *Offset) {
 	}
 }
 
+// Missed is what is remembered of a write that is known not to have been done, when it was decided with this memory. Where the destination had the group then (nil: nowhere) says what had become of the write
+// before it: it is looked for no more, and whoever brings the group to just that place later is somebody else. active: the write was refused because the group has members.
+func (m Memory) Missed(destination *Offset, active bool) Memory {
+	switch {
+	case active:
+		m.settle(destination)
+	case destination != nil && m.own(destination):
+		m.wrote(destination.Offset, destination.Offset)
+	case m.taking(destination):
+		m.Wrote = None
+	default:
+		m.wrote(None, None)
+	}
+	return m
+}
+
 // Look is what is known of one group in one partition at one moment.
 type Look struct {
 	Source      *Offset // nil: the source has none

@@ -66,6 +66,38 @@ func TestF57WhatIsRememberedOfAGroup(t *testing.T) {
 	}
 }
 
+// A write that was not done says nothing of the one before it; where the group was when it was decided does. Whoever brings it later to where that earlier write was to bring it is somebody else.
+func TestF57WhatIsRememberedOfAWriteThatWasMissed(t *testing.T) {
+	remembered := func(wrote, before int64, theirs bool) Memory {
+		return Memory{Seen: 500, SeenEpoch: None, Wrote: wrote, Before: before, Theirs: theirs}
+	}
+	for _, x := range []struct {
+		name        string
+		memory      Memory
+		destination *Offset
+		active      bool
+		want        Memory
+	}{
+		{"the write before it was not done: there was nothing", remembered(500, 500, false), nil, false, remembered(None, None, false)},
+		{"the write before it was not done: it was where it had been", remembered(500, 300, false), off(300), false, remembered(300, 300, false)},
+		{"the write before it was done", remembered(500, 300, false), off(500), false, remembered(500, 500, false)},
+		{"it is being taken over still", remembered(500, 300, true), off(300), false, remembered(None, 300, true)},
+		{"it was somebody else's", remembered(500, 300, false), off(400), false, remembered(None, None, false)},
+		{"nothing was written ever", remembered(None, None, false), nil, false, remembered(None, None, false)},
+		{"it has members where the write before was to bring it", remembered(500, 300, false), off(500), true, remembered(500, 500, false)},
+		{"it has members where a write was to bring it back from: they may have read up to there again", remembered(300, 500, false), off(500), true, remembered(None, None, false)},
+		{"it has members and was being taken over", remembered(500, 300, true), off(300), true, remembered(None, None, false)},
+	} {
+		if got := x.memory.Missed(x.destination, x.active); got != x.want {
+			t.Errorf("%s: remembered is %+v, want %+v", x.name, got, x.want)
+		}
+	}
+	missed := remembered(500, 500, false).Missed(nil, false)
+	want(t, "somebody has brought it there", Decide(Look{Source: off(100), Destination: off(500), Copy: Copy{Replicated: 1000}, Memory: missed}), None, Moved)
+	missed = remembered(500, 300, true).Missed(off(300), false)
+	want(t, "the taking over is tried again", Decide(Look{Source: off(500), Destination: off(300), Copy: Copy{Replicated: 1000}, Memory: missed}), 500, InStep)
+}
+
 func TestGroupsThatTheSourceForgets(t *testing.T) {
 	d := Decide(Look{Destination: off(500), Copy: Copy{Replicated: 1000}, Memory: Memory{Seen: 500, SeenEpoch: 3, Wrote: 500, Before: 500}})
 	if d.Memory != (Memory{Seen: None, SeenEpoch: None, Wrote: 500, Before: 500}) {

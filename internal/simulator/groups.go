@@ -299,18 +299,19 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 	w.after(min(takes, callBound-time.Millisecond), func() { // a write is given up when its bound has passed
 		r.moving--
 		k.busy = 0
-		missed := func(why string) { // what was not written is not remembered
+		missed := func(why string, active bool) { // what was not written is not remembered
 			w.stats.answer(why, r.state)
 			w.tell(func(m *model.World) { m.Aims(r.of, k.name, -1) })
+			prior = prior.Missed(look.Destination, active)
 			prior.Saw(metadatasync.Offset{Offset: k.Seen, LeaderEpoch: k.SeenEpoch}, k.Topic)
 			k.Memory = prior
 		}
 		switch now := w.groups.find(k.name, l); {
 		case l.gone || l.c.lost || r.m.newest() != r.p: // a commit is fenced by nothing: that what an overtaken process has under way comes late is left out
 		case w.groups.isActive(l.c, k.name):
-			missed("group refused: it has members")
+			missed("group refused: it has members", true)
 		case now == nil && look.Destination != nil, now != nil && now.who != model.Mirror && (now != was || now.at.Offset != look.Destination.Offset):
-			missed("group moved by somebody in this moment")
+			missed("group moved by somebody in this moment", false)
 		default:
 			w.place(k.name, l, to, model.Mirror)
 		}
