@@ -100,8 +100,10 @@ func (w *world) poll(l *partitionLog, c *consumer, most int) {
 		seek("", -1)
 	}
 	at.l, at.leads, at.rewrites, at.turns, at.strays = l, l.epoch, l.rewrites, len(k.turns), l.c != k.writer && (l.c != k.follows || k.parted < l.end)
+	from := at.next
 	at.next = max(at.next, l.start)
 	records := h.read(l, c.committed(), at, most)
+	at.strays = at.strays || h.lacks(k, l, from, at.next)
 	if w.stats.Reads += len(records); len(records) > 0 {
 		h.h.Polls = append(h.h.Polls, clienthistory.Poll{Span: h.span(), Consumer: c.name, Cluster: l.c.name, Partition: k.id, Committed: c.committed(), Records: records})
 		if w.record {

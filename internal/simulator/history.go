@@ -193,6 +193,13 @@ func (h *history) taken(l *partitionLog, from, to int64, why string) {
 	}
 }
 
+// lacks says that retention, DeleteRecords or compaction took something out of this part of a log alone: whoever reads over it there was not given what others are.
+func (h *history) lacks(k *judged, l *partitionLog, from, to int64) bool {
+	return slices.ContainsFunc(h.h.Gone, func(g clienthistory.Gone) bool {
+		return g.Partition == k.id && g.Cluster == l.c.name && g.Range.From < to && from < g.Range.To
+	})
+}
+
 // told notes what a mirror says of what it does.
 func (h *history) told(r *runner, n *partition.Note) {
 	k := h.of(r.l)

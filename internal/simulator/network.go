@@ -228,12 +228,14 @@ func (m *mirror) offsets(r *runner, v *partition.SourceView) error {
 	return nil
 }
 
-// bold lets a look at the source find a log start above the copy's end, as a leader may name one that has just begun to lead (F-26). Of two looks one is right.
+// bold lets a look at the source find a log start above the copy's end, as a leader may name one that has just begun to lead (F-26). Of two looks one is right. A copy that has lost its end beside its mirror ends
+// where the mirror knows it to end: one look is enough to follow the source's log start up to there (decision 16).
 func (m *mirror) bold(r *runner, v *partition.SourceView) {
 	if l := m.source.log(r.l.at.Topic, r.l.at.Partition); l != nil && l.leaderID() != v.LeaderID { // of one that was deposed, which may not count
 		return
 	}
-	if m.link.boldStart == 0 || r.bold || v.HighWatermark <= r.l.end || v.LogStart > r.l.end { // of a loss that is one the second look may say more
+	end := max(r.l.end, r.core.Log().End)
+	if m.link.boldStart == 0 || r.bold || v.HighWatermark <= end || v.LogStart > end { // of a loss that is one the second look may say more
 		r.bold = false
 		return
 	}

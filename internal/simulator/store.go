@@ -25,6 +25,9 @@ func (r *runner) persist(e partition.Effect, try int) {
 		return
 	}
 	r.writing = true
+	if try == 0 {
+		r.tell(func(m *model.World) { m.Began(r.of, "record", 0) })
+	}
 	w, c := r.w, r.m.destination
 	wait := min(storeWait<<min(try, 8), maxStoreWait)
 	again := func() { w.after(wait, func() { r.p.guard(func() { r.persist(e, try+1) }) }) }

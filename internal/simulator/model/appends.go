@@ -84,11 +84,11 @@ func (w *World) against(m *member) bool {
 	})
 }
 
-// Began: the mirror's process begins a call on its destination: "append", "cut", "restart", "start", "epoch", "open", "close", "group NAME". What it does may come late, when the state is another one already;
+// Began: the mirror's process begins a call on its destination: "append", "cut", "restart", "start", "epoch", "open", "close", "group NAME", or the write of a record, "record". What it does may come late, when the state is another one already;
 // it is judged by the state in which it was begun. At a stop LME is recorded before a higher epoch is asked for.
 func (w *World) Began(of Of, call string, offset int64) {
 	m, l := w.member(of), w.log(of.At)
-	m.began[call], m.room[call] = m.record.State, gap{l.start, l.replicated}
+	m.began[call], m.room[call], m.late = m.record.State, gap{l.start, l.replicated}, m.late && call != "record"
 	w.must(call != "append" || offset >= l.end || l.open || len(l.batches) == 0, "order", "invariant 2, F-38", "%v: batches from %d on are offered to a log that ends at %d", of, offset, l.end)
 	w.must(call != "start" || offset <= l.replicated || l.taken, "start", "decision 11", "%v asks for a log start of %d; replicated is %d", of, offset, l.replicated)
 	w.must(call != "start" || m.loss != "keep", "start", "decision 16", "%v follows the source's log start to %d; the policy is to keep", of, offset)

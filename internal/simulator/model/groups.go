@@ -120,7 +120,7 @@ func (w *World) group(at At, name string) *group {
 	return nil
 }
 
-// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO; a group that stands higher, in a copy that was cut, is brought back to its end at least; none once the copy is open, but for one that somebody takes in that moment; none that is in use. What somebody committed there is
+// moves: a mirror moves groups within the log's start and what is replicated, at a stop LMO, or to the start where that lies above, as clients who had the log may have raised it; a group that stands higher, in a copy that was cut, is brought back to its end at least; none once the copy is open, but for one that somebody takes in that moment; none that is in use. What somebody committed there is
 // moved forward only, and only when the source's group has moved since; but for the first time in an episode (what it has is from before).
 func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	s, start, limit, active := m.when("group "+g.name), l.start, l.replicated, w.active[[2]string{l.at.Cluster, g.name}]
@@ -131,7 +131,7 @@ func (w *World) moves(m *member, l *log, g group, offset int64, epoch int32) {
 	if room, told := m.room["group "+g.name]; told && s != stopping { // the log may have been cut since
 		start, limit = min(start, room.from), max(limit, room.to)
 	}
-	w.must(l.taken || offset >= start && (offset <= limit || s != stopping && offset <= g.offset && offset <= l.end), "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
+	w.must(l.taken || offset >= start && (offset <= max(limit, l.start) || s != stopping && offset <= g.offset && offset <= l.end), "group bounds", "decision 17, spec §6", "%v: group %s is moved to %d; the log starts at %d, the limit is %d", l.at, g.name, offset, l.start, limit)
 	w.must(epoch <= l.epoch, "group epoch", "F-42", "%v: group %s is moved with epoch %d; the log's is %d", l.at, g.name, epoch, l.epoch)
 	w.must(!active && (g.who == Mirror || !g.theirs || g.offset == g.before || g.offset == g.put || m.earlier(g.name) || (g.passed || g.free) && g.offset <= offset), "group owner", "decision 12", "%v: group %s is moved to %d; active %v, before %+v", l.at, g.name, offset, active, g)
 }

@@ -862,6 +862,21 @@ var ruleStories = []struct {
 		}
 		t.goes(ab, stopping)
 	}},
+	{"wish", func(t *tale, wrong bool) { // a write that began before a stop was wished is no answer to that
+		t.mirrors()
+		t.goes(ab, failed)
+		if wrong {
+			t.Wished(ab, WantStopped)
+		}
+		t.Began(ab, "record", 0)
+		if !wrong {
+			t.Wished(ab, WantStopped)
+		}
+		t.Wished(ab, WantMirroring)
+		t.goes(ab, mirroring)
+		t.Began(ab, "record", 0)
+		t.goes(ab, stopping)
+	}},
 	{"move", func(t *tale, wrong bool) {
 		t.goes(ab, preparing)
 		if !wrong {
@@ -923,6 +938,13 @@ var ruleStories = []struct {
 		t.stops()
 		t.resets()
 		t.Committed(b, Mirror, "g", pick(wrong, int64(7), 6), 1)
+	}},
+	{"group bounds", func(t *tale, wrong bool) { // clients had the log, and have raised its start above LMO
+		t.mirrors()
+		t.stops()
+		t.resets()
+		t.StartRaised(b, Cluster, "", 7)
+		t.Committed(b, Mirror, "g", pick(wrong, int64(6), 7), 1)
 	}},
 	{"group epoch", func(t *tale, wrong bool) {
 		t.mirrors()

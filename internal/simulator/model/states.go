@@ -25,7 +25,7 @@ func (w *World) Stored(of Of, r Record) {
 	w.failure(m, l, old, r)
 	m.record, m.lost = r, false
 	m.beyond = m.beyond && r.State != preparing && r.State != stopped || r.State == mirroring
-	m.stop = m.stop && (m.wish == WantStopped || r.State != mirroring) // a write that was under way when the wish changed may still be done
+	m.stop = m.stop && (m.wish == WantStopped || r.State != mirroring || m.late) // a write that was under way when the wish changed may still be done, and is no answer to what was wished since it began
 	switch {
 	case r.State == stopped:
 		m.stop, l.stopped = m.stop && m.wish == WantStopped, l.stopped || r.Episode > 0 // it may have been wished anew, and not have been heard yet

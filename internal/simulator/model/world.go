@@ -38,31 +38,31 @@ type log struct {
 }
 
 // member is a partition of a mirror. record is of UNKNOWN while there is none. fetched: a reply was taken since the last failure. lost: a loss was told under the policy fail since the last record. stop: a stop was wished and has
-// not been answered by STOPPED. person: a person did something since the last failure, or while it was being written; acted: since the last record of a failure. beyond: MIRRORING was reached since the last
+// not been answered by STOPPED; late: it was wished since the last write of a record began. person: a person did something since the last failure, or while it was being written; acted: since the last record of a failure. beyond: MIRRORING was reached since the last
 // PREPARING. hole: end of the source that was proved to follow the copy's present end, 0: none. prepared, line: the copy's end and line when PREPARING was entered; closing: that end when the closing of the
 // gate began. safe: what was replicated when the stop began. opened: the episode in which the gate was opened, −1 none. need, told: ranges that have to be told; those that were told as lost, or as a hole.
 // began, room: by call, the state, and the copy's start and what was replicated. saw, looked, aims: by group, where the source had it, the episode in which that was seen last, and where
 // the mirror was about to move it. served: what is in reply to the fetch that was asked last.
 type member struct {
-	of                                          Of
-	source                                      At
-	proof                                       proof
-	record                                      Record
-	end                                         *End
-	wish                                        Wish
-	fetched, lost, stop, person, acted, beyond  bool
-	line                                        int
-	process, loss                               string
-	consents                                    []consent
-	floor, hole, shown, prepared, closing, safe int64
-	opened                                      int32
-	need, told                                  map[string][]gap
-	began                                       map[string]int8
-	room                                        map[string]gap
-	saw                                         map[string]seen
-	aims                                        map[string]int64
-	served                                      []Batch
-	looked                                      map[string]int32
+	of                                               Of
+	source                                           At
+	proof                                            proof
+	record                                           Record
+	end                                              *End
+	wish                                             Wish
+	fetched, lost, stop, late, person, acted, beyond bool
+	line                                             int
+	process, loss                                    string
+	consents                                         []consent
+	floor, hole, shown, prepared, closing, safe      int64
+	opened                                           int32
+	need, told                                       map[string][]gap
+	began                                            map[string]int8
+	room                                             map[string]gap
+	saw                                              map[string]seen
+	aims                                             map[string]int64
+	served                                           []Batch
+	looked                                           map[string]int32
 }
 
 // seen is where a group was at the source: a committed offset and its leader epoch, in a topic with this id.
@@ -288,7 +288,7 @@ func (w *World) Consented(of Of, from, to int64, episode int32) {
 // Wished: what an operator wants from now on.
 func (w *World) Wished(of Of, wish Wish) {
 	m := w.member(of)
-	m.wish, m.acted, m.stop = wish, true, m.stop || wish == WantStopped
+	m.wish, m.acted, m.stop, m.late = wish, true, m.stop || wish == WantStopped, m.late || wish == WantStopped
 }
 
 // Told: the mirror told its operator of records [from, to): "dropped" (after they were, and only of those), "lost" (gone at the source before they were copied), "hole". What was lost is told ahead, and
