@@ -69,7 +69,8 @@ to decide (another cluster behind the address, a recreated topic, records that w
 
 The plan is a pure function of what is known at that moment, and prints what would be lost, how old that knowledge is, and which transactions will be aborted. A failover
 never refuses because ends have moved since: it reports the difference. Transactions whose COMMIT had not arrived are aborted in the copy although they were committed
-at the source; this is KIP-1279's rule, and the report names them.
+at the source; this is KIP-1279's rule, and the report names them. Those that are committed in one partition and aborted in another are listed beside them as torn; with
+FailoverOptions.Torn TornRefuse the failover is refused instead.
 
 # Failback
 

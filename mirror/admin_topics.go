@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,10 @@ type StopOptions struct {
 	Partial bool
 	// Drain is how long a partition whose source still answers may go on copying before it is stopped, at most: it is stopped as soon as it has all that the source has. One whose source does not
 	// answer, or that is not mirroring, is stopped at once. 0: all are, and the source is not touched. A stop that is repeated may make the time shorter, and never longer.
-	Drain  time.Duration
+	Drain time.Duration
+	// Torn is what to do about transactions that would be torn apart, as far as the processes of the mirror have reported them [TornAbort]. With TornRefuse the stop is refused too where
+	// transactions are open and no process has looked: as long as the source answers none does, and Promote is the verb for that.
+	Torn   TornPolicy
 	DryRun bool
 	Intent Intent
 
@@ -71,6 +75,7 @@ type RecoverOptions struct {
 // unknown ones included, and depends on no state: this is the verb of a night without a source. It needs nobody but the Control; a destination is asked for topics that are in
 // no mirror, and for its cluster id where no process has reported that. A topic that is already stopped succeeds.
 // For the whole request: InvalidRequest (nothing named; the intent; part of a topic set), InvalidRegularExpression, UnknownClusterMirror (with patterns or AllTopics).
+// With TornRefuse: InvalidClusterMirrorState (errors.Is finds ErrTornTransactions), in a dry run too.
 // Per topic: UnknownTopicOrPartition (in no mirror, and the destination does not have it), UnknownClusterMirror, TopicNotInClusterMirror.
 func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Result, error) {
 	verb, words := verbStop, "a stop, which opens topics for clients,"
@@ -81,12 +86,18 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 	if o.Drain != 0 {
 		request = append(request, o.Drain)
 	}
+	if o.Torn.stored() != "" {
+		request = append(request, o.Torn)
+	}
 	c, err := a.begin(ctx, verb, o.DryRun, o.Intent, request...)
 	if err != nil {
 		return c.nothing(err)
 	}
 	if o.Drain < 0 {
 		return c.nothing(a.refuse(InvalidRequest, "", "a drain of %v is none; 0 stops at once", o.Drain))
+	}
+	if !o.Torn.known() {
+		return c.nothing(a.refuse(InvalidRequest, "", "there is no policy %q for torn transactions; it is %s or %s", o.Torn, TornAbort, TornRefuse))
 	}
 	if err := c.checkRequest(topics, o.AllTopics, len(o.Patterns) > 0); err != nil {
 		return c.nothing(err)
@@ -165,6 +176,14 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		}
 		c.warnUnattended(r)
 		out.notes = append(out.notes, c.openTransactions(r)...)
+		torn := c.torn(r)
+		r.TornTransactions = torn.Transactions
+		out.notes = append(out.notes, torn.lines(c.begun)...)
+		if o.Torn == TornRefuse {
+			if err := torn.refusal(c.cfg.Mirror); err != nil {
+				return out, err
+			}
+		}
 		out.notes = append(out.notes, c.unlookedGroups(&before, r, episodes)...)
 		out.notes = append(out.notes, c.denials(s, r)...)
 		if len(names) == 0 {
@@ -198,6 +217,38 @@ func (c *call) openTransactions(r *Result) (lines []string) {
 		lines = append(lines, fmt.Sprintf("and transactions of %d more partitions will be aborted", more))
 	}
 	return lines
+}
+
+// torn are the transactions that a stop of what changes would tear apart, as the processes reported them.
+func (c *call) torn(r *Result) (t TornTransactions) {
+	stops := map[string]bool{}
+	for _, x := range r.Topics {
+		stops[x.Topic] = x.Err == nil && x.Changed
+	}
+	looked := map[string]bool{}
+	for _, n := range c.reports.Nodes {
+		if n.Mirror != c.cfg.Mirror || n.Torn == nil {
+			continue
+		}
+		looked[n.Owner] = true
+		some := n.Torn.within(func(tp TopicPartition) bool { return stops[tp.Topic] })
+		if t.Looked.IsZero() || some.Looked.Before(t.Looked) {
+			t.Looked = some.Looked
+		}
+		t.Transactions, t.Unlooked = append(t.Transactions, some.Transactions...), append(t.Unlooked, some.Unlooked...)
+		t.More, t.MoreUnlooked, t.Error = t.More+some.More, t.MoreUnlooked+some.MoreUnlooked, cmp.Or(t.Error, some.Error)
+	}
+	for _, p := range c.reports.Partitions {
+		if p.Mirror == c.cfg.Mirror && p.OpenTransactions > 0 && p.State != statemachine.Stopped && stops[p.Topic] && !looked[p.Owner] {
+			t.Error = cmp.Or(t.Error, fmt.Sprintf("%s-%d has open transactions, and its process has not looked: it does while the source does not answer", p.Topic, p.Partition))
+		}
+	}
+	if len(t.Transactions) == 0 && t.Error == "" && !slices.ContainsFunc(c.reports.Partitions, func(p PartitionReport) bool {
+		return p.Mirror == c.cfg.Mirror && p.OpenTransactions > 0 && p.State != statemachine.Stopped && stops[p.Topic]
+	}) {
+		return TornTransactions{} // nothing is open in what is stopped
+	}
+	return t
 }
 
 // episodes are those that the state store has of this mirror's partitions. Only where groups were looked at the store is asked, and nothing waits for it: without it what is known of groups is

@@ -169,6 +169,8 @@ type NodeReport struct {
 	GroupsSeen    time.Time // when it last looked at groups on both sides; zero: never
 	// How the parts of metadata sync stand; nil: it did not say.
 	Groups, Settings, AccessRules *SyncReport
+	// Torn are the transactions that a stop would tear apart, as far as this process knows its copies: it looks while its source does not answer and a transaction is open. Nil: it has not looked.
+	Torn *TornTransactions `json:",omitempty"`
 }
 
 // SyncReport is how one part of metadata sync stands in a process, as in SyncStatus.

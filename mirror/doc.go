@@ -115,6 +115,13 @@ the mirror goes on; what a crash leaves is ended by Promote or taken back by Abo
 A failback ends with a comparison of both logs, if there is a Config.Verifier (package mirror/verify has one): FailbackReport.Verification says how much is equal byte by byte, how much record by record, what could not be
 compared and why. It begins when everything is in step, takes Config.VerifyBound at most, and changes nothing, whatever it finds.
 
+A transaction writes many partitions, and a mirror copies each on its own. So at a failover its COMMIT may be in one copy and not in another: it ends committed there and aborted here, torn apart. Plan and report list such
+transactions (TornTransactions): producer id, epoch, where they are committed, and where their data are aborted. Where a transaction is open in a copy, Snapshot reads the newest part of the copies for that, never
+the source: at most 64 MiB of all of them together (of each at least 64 KiB), in two seconds; the plan says below which offset it has not looked. Transactions v1 do not tell which COMMIT an open piece belongs to:
+what may be torn is listed as possibly torn, and treated alike. With FailoverOptions.Torn and StopOptions.Torn TornRefuse nothing is stopped then, and the error (*TornTransactionsError) has the list. A stop from another
+process goes by what the one that has the copies has reported: it looks while its source does not answer. A copy that has received nothing at all of a transaction does not show that it is torn, and
+neither does one that another process has. Where a mirror's partitions are several processes', each sees its own.
+
 After a failover, once the old source can be read again, package mirror/reconcile lists which transactions it committed and the copy has aborted, and which records only it has.
 
 # Groups, topic settings, access rules
@@ -180,7 +187,7 @@ unreachable source. Nothing in this package or that one does I/O of its own (Fil
     (a wrong record count, offsets that do not fit) is copied as it is, and only consumers notice. In uncompressed batches each record's length and offset are checked; keys and values never are.
   - Batches of message formats v0 and v1 are refused by name.
   - A batch larger than the source sends is fetched alone, and needs as much memory. Config.MaxBatch and the Log may refuse large ones.
-  - A transaction whose COMMIT had not arrived is aborted in the copy although it was committed at the source (KIP-1279). Plan and report name it.
+  - A transaction whose COMMIT had not arrived is aborted in the copy although it was committed at the source (KIP-1279). Plan and report name it, and whether it is torn: committed in another partition.
   - Of what surrounds the records groups' offsets, topic settings and access rules follow; quotas, users and their passwords, tokens and the settings of brokers do not.
   - A Mirror belongs to one process at a time. A second one that opens the same owner's store fences the first, which stops writing (ErrFenced, Status.Fenced). A call that was
     already inside a Log when its process was held up (SIGSTOP) finishes when it wakes; only the Log's own leader epoch can stop that one.

@@ -16,7 +16,7 @@ import (
 // the topics can be mirrored from there. It changes nothing: no state, no gate, no byte. It needs the source, and reads the headers of the local logs.
 // Topics that cannot be planned are in the plan with the reason; the error is for what concerns all of them.
 func (m *Mirror) PlanFailback(ctx context.Context, topics ...string) (FailbackPlan, error) {
-	s := m.Snapshot()
+	s := m.snapshot()
 	s.SourceError = ""
 	if len(topics) == 0 {
 		for _, t := range s.Topics {

@@ -12,8 +12,16 @@ import (
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
-// Snapshot is what the mirror knows now, as the input of PlanFailover. It asks nobody and waits for nothing, so it is there when the source is gone.
+// Snapshot is what the mirror knows now, as the input of PlanFailover. It asks no source, so it is there when the source is gone. Where a transaction is open in a copy it reads the newest part of the
+// copies, at most lookBytes of all of them and for at most lookBound, to see which transactions a stop would tear apart; otherwise it waits for nothing.
 func (m *Mirror) Snapshot() Snapshot {
+	s := m.snapshot()
+	s.Transactions = m.lookAtTransactions(m.ctx, s.Partitions)
+	return s
+}
+
+// snapshot is Snapshot without the look at transactions.
+func (m *Mirror) snapshot() Snapshot {
 	st := m.Status()
 	s := Snapshot{Mirror: st.Mirror, SourceClusterID: st.SourceClusterID, DestinationClusterID: st.DestinationClusterID, Taken: st.Taken, SourceError: cmp.Or(m.link.troubled(), m.desk.troubled()),
 		Groups: st.Metadata.FollowedGroups, GroupsError: st.Metadata.Groups.hindered()}
@@ -67,6 +75,8 @@ type FailoverReport struct {
 	Took                 time.Duration
 	Topics               []TopicResult // refused topics, and topics without logs
 	Partitions           []FailoverResult
+	// TornTransactions ended committed in some partitions and aborted in others, by what the copies hold up to their final offsets.
+	TornTransactions TornTransactions
 }
 
 // FailoverResult is what happened to one partition.
@@ -97,7 +107,8 @@ var ErrIncomplete = errors.New("mirror: not complete")
 // (FailoverOptions.Partial). Repeating it is harmless. The history has the plan's Reason and Hash. The context bounds the wait; give it a deadline. The error is nil only if there
 // was something to fail over and every topic of the plan was; otherwise errors.Is finds ErrIncomplete, and the context's end where that cut the wait short, and the report says
 // which partitions are not open, and why. A plan of another mirror, or of other clusters than those that are here as far as both know them, is refused with InvalidRequest
-// before anything is written.
+// before anything is written. With TornRefuse nothing is stopped where a look at the copies shows now that a transaction would be torn apart, or cannot show it: errors.Is finds
+// ErrTornTransactions. What arrives between that look and the stop may tear one all the same; the report says so. A failover that is forced (kraft.Force) looks at no policy.
 func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (FailoverReport, error) {
 	return m.executeFailover(ctx, plan, StopOptions{Partial: plan.Partial, Drain: plan.Drain, Intent: intentOf("failover", plan.Hash(), plan.Reason)})
 }
@@ -116,6 +127,15 @@ func (m *Mirror) executeFailover(ctx context.Context, plan FailoverPlan, o StopO
 	}
 	if len(topics) == 0 {
 		return r, fmt.Errorf("%w: no topic is in mirror %s here, so nothing was failed over; start its topics (what the store holds of them is kept), then fail over", ErrIncomplete, m.cfg.Name)
+	}
+	if !plan.TornPolicy.known() {
+		return r, &Error{Code: InvalidRequest, Mirror: m.cfg.Name, Partition: -1, Message: fmt.Sprintf("there is no policy %q for torn transactions; it is %s or %s. Nothing has changed", plan.TornPolicy, TornAbort, TornRefuse)}
+	}
+	if plan.TornPolicy == TornRefuse {
+		r.TornTransactions = m.tornNow(ctx, topics, plan.ClockSkew)
+		if err := r.TornTransactions.refusal(m.cfg.Name); err != nil {
+			return r, err
+		}
 	}
 	result, err := m.admin.Stop(ctx, topics, o)
 	if len(result.Topics) == 0 && err != nil {
@@ -149,6 +169,7 @@ func (m *Mirror) executeFailover(ctx context.Context, plan FailoverPlan, o StopO
 		}
 	}
 	r.Took = time.Since(r.Began)
+	r.TornTransactions = m.tornNow(ctx, slices.Collect(maps.Keys(members)), plan.ClockSkew)
 	if len(unfinished) == 0 {
 		return r, nil
 	}
@@ -317,6 +338,9 @@ func (r FailoverReport) String() string {
 		verdict += "; not mirrored: " + missing.String()
 	}
 	t.line("%s", verdict)
+	if line := r.TornTransactions.line(TornAbort); line != "" {
+		t.line("%s", line)
+	}
 	var rows, notes [][]string
 	for _, x := range r.Topics {
 		notes = append(notes, []string{x.Topic, x.Err.Error()})
@@ -357,5 +381,6 @@ func (r FailoverReport) String() string {
 			t.line("%s: %s", n[0], n[1])
 		}
 	}
+	r.TornTransactions.text(&t, TornAbort)
 	return t.String()
 }

@@ -19,6 +19,10 @@ type FailoverOptions struct {
 	Partial bool
 	// Drain is how long partitions whose source still answers may go on copying before they are stopped, at most (StopOptions.Drain). 0: the source is not touched.
 	Drain time.Duration
+	// Torn is what to do about transactions that would be torn apart [TornAbort].
+	Torn TornPolicy
+	// ClockSkew is how far a producer's clock may be ahead of the clocks of the source's brokers [txncut.DefaultSkew]. It says which COMMIT a transaction of version 1 may belong to; see txncut.Options.
+	ClockSkew time.Duration
 	// Reason is why, for the history: one line, at most 1000 characters.
 	Reason string
 }
@@ -45,8 +49,13 @@ type FailoverPlan struct {
 	// GroupsUnlooked are partitions (TOPIC-NUMBER) that will be stopped, and whose groups were not looked at since their mirroring began: what the source has of them is not known.
 	GroupsUnlooked []string `json:"groupsUnlooked,omitempty"`
 	// Drain is FailoverOptions.Drain: what the copies get meanwhile is less loss than the plan says.
-	Drain  time.Duration `json:"drainNanoseconds,omitempty"`
-	Reason string        `json:"reason,omitempty"` // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
+	Drain time.Duration `json:"drainNanoseconds,omitempty"`
+	// TornPolicy is FailoverOptions.Torn, "" for TornAbort. With TornRefuse the failover looks again, and is refused if anything is torn then.
+	TornPolicy TornPolicy `json:"tornPolicy,omitempty"`
+	// TornTransactions would end committed in some partitions and aborted in others (Torn is about topics). What clocks may differ by is in ClockSkew.
+	TornTransactions TornTransactions `json:"tornTransactions,omitzero"`
+	ClockSkew        time.Duration    `json:"clockSkewNanoseconds,omitempty"` // FailoverOptions.ClockSkew
+	Reason           string           `json:"reason,omitempty"`               // FailoverOptions.Reason; the history has "failover of plan HASH" where there is none
 
 	stops  int                          // of a description, which has no Partitions: how many will be stopped
 	looked map[TopicPartition]time.Time // of a description: when the process that has a partition looked at groups last; nil in a plan
@@ -90,7 +99,7 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 	plan := FailoverPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(), SourceError: s.SourceError,
 		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{}, Partial: o.Partial, Torn: []string{},
-		Unwanted: s.Unwanted, Reason: o.Reason, Drain: o.Drain,
+		Unwanted: s.Unwanted, Reason: o.Reason, Drain: o.Drain, TornPolicy: o.Torn.stored(), ClockSkew: o.ClockSkew,
 	}
 	var known int64
 	never := false
@@ -134,6 +143,7 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 		plan.Severity = SeverityRefused
 	}
 	plan.addGroups(&s, fresh)
+	plan.planTorn(s.Transactions, o.ClockSkew)
 	plan.Loss.Offsets = KnownNumber(known)
 	if never && known == 0 {
 		plan.Loss = Loss{}
@@ -254,6 +264,9 @@ func (p FailoverPlan) String() string {
 	if p.Unwanted > 0 {
 		t.line("NOT IN THIS PLAN: %s that the state store has in this mirror, of topics that nobody wants here; start those topics, then plan again", plural(p.Unwanted, "partition", "partitions"))
 	}
+	if line := p.TornTransactions.line(p.TornPolicy); line != "" {
+		t.line("%s", line)
+	}
 	if line := p.groupsLine(); line != "" {
 		t.line("%s", line)
 	}
@@ -308,6 +321,7 @@ func (p FailoverPlan) String() string {
 			t.line("%s: %s", n[0], n[1])
 		}
 	}
+	p.TornTransactions.text(&t, p.TornPolicy)
 	p.groupsText(&t)
 	return t.String()
 }

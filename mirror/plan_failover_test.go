@@ -127,6 +127,8 @@ func TestFailoverPlanTexts(t *testing.T) {
 		"failover-already-done": PlanFailover(done, FailoverOptions{Topics: []string{"done"}}),
 		"failover-nothing":      PlanFailover(eastSnapshot(), FailoverOptions{}),
 		"failover-groups":       groupsPlan(),
+		"failover-torn":         PlanFailover(tornSnapshot(), FailoverOptions{}),
+		"failover-torn-refused": PlanFailover(tornSnapshot(), FailoverOptions{Torn: TornRefuse}),
 	} {
 		golden(t, name+".txt", []byte(plan.String()))
 		b, err := plan.JSON()

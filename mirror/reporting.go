@@ -27,6 +27,10 @@ type reporting struct {
 	earlier  earlierReports
 	trouble  string // that was told of last
 
+	torn     *TornTransactions // of the last look, nil: nothing is to be looked at
+	tornEnds int64             // the sum of the copies' ends then
+	tornAt   time.Time
+
 	forgotten bool // the mirror was deleted, and so were its reports
 	host      string
 }
@@ -102,12 +106,44 @@ func (g *reporting) report() error {
 	for i := range partitions {
 		g.earlier.complete(&partitions[i])
 	}
+	node.Torn = g.lookForTorn(ctx)
 	fresh := g.told.due(&node, partitions)
 	if err := g.reporter.Report(ctx, node, fresh); err != nil {
 		return err
 	}
 	g.told.note(fresh)
 	return g.m.answering.record(ctx, g.reporter)
+}
+
+// lookAgain is how often a process looks for torn transactions again while its copies grow, at most.
+const lookAgain = 30 * time.Second
+
+// lookForTorn says which transactions a stop would tear apart: whoever stops from elsewhere cannot read the copies. While the source answers nothing is torn that does not mend itself, so nothing is read
+// then; while it does not, copies stand still and one look is enough.
+func (g *reporting) lookForTorn(ctx context.Context) *TornTransactions {
+	s := g.m.Status()
+	ends, open, silent := int64(0), false, g.m.link.troubled() != "" || g.m.desk.troubled() != ""
+	var partitions []PartitionStatus
+	for _, t := range s.Topics {
+		partitions = append(partitions, t.Partitions...)
+		for i := range t.Partitions {
+			p := &t.Partitions[i]
+			ends += p.Replicated
+			open = open || len(p.InFlight) > 0
+			silent = silent || p.State != statemachine.Stopped && !p.LagUnknown.IsZero()
+		}
+	}
+	switch {
+	case !open || !silent:
+		g.torn = nil
+	case g.torn == nil || ends != g.tornEnds && s.Taken.Sub(g.tornAt) >= lookAgain:
+		g.torn, g.tornEnds, g.tornAt = nil, ends, s.Taken
+		if look := g.m.lookAtTransactions(ctx, partitions); look != nil {
+			t := look.torn(0)
+			g.torn = &t
+		}
+	}
+	return g.torn
 }
 
 // earlierReports are what an earlier process of this owner reported last, by topic and partition.

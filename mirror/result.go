@@ -95,6 +95,8 @@ type Result struct {
 	Warnings []string
 	// Notes are what the operator should know besides, one sentence each.
 	Notes []string
+	// TornTransactions are those that a stop tears apart, as reported; Notes say what of it is not known.
+	TornTransactions []TornTransaction
 }
 
 // TopicResult is what a verb did for one topic.

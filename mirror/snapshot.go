@@ -26,6 +26,7 @@ type Snapshot struct {
 	Unwanted             int                 // partitions that the store has in this mirror, not stopped, whose topic is not wanted by anybody here
 	Groups               []GroupStatus       // that are followed, in any order
 	GroupsError          string              // why groups are not followed, or not now; "" if they are
+	Transactions         *TransactionLook    // for PlanFailover: what the copies hold of transactions; nil: nobody has looked
 	Evidence             []Evidence          // for PlanFailback, at most one for a partition
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/closest"
+	"github.com/clustermirror/clustermirror/mirror"
 )
 
 // options are those of the command line.
@@ -24,7 +25,7 @@ type options struct {
 	skip, throttle                          int64
 	dryRun, json, yes, wait, timeoutGiven   bool
 	timeout, drain                          time.Duration
-	fence, fenceConfig                      string
+	fence, fenceConfig, torn                string
 	abortTransactions                       bool
 	bound                                   time.Duration
 }
@@ -47,7 +48,7 @@ var verbs = []verb{
 	{"alter", "mirror mirror-config unset" + intent, "set settings of a mirror (--mirror-config), unset others (--unset)"},
 	{"delete", "mirror purge abandon wait" + intent, "take a mirror away; its topics stay as they are"},
 	{"start", chosen, "mirror topics"},
-	{"stop", chosen + " partial drain", "make topics writable at the destination: the failover"},
+	{"stop", chosen + " partial drain torn", "make topics writable at the destination: the failover"},
 	{"promote", "mirror topics all-topics partial fence fence-config bound abort-transactions" + intent, "a planned move without loss: keep clients from writing at the source, copy the rest, stop, and prove it by offsets"},
 	{"abort-promotion", "mirror fence fence-config", "take a promotion back that is under way, as a crash leaves it, and lower its fence"},
 	{"pause", chosen, "stop fetching; the topics stay read-only"},
@@ -97,6 +98,7 @@ func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
 	f.BoolVar(&o.allTopics, "all-topics", false, "all topics, without those that the mirror excludes")
 	f.BoolVar(&o.partial, "partial", false, "stop a part of a topic set on purpose")
 	f.DurationVar(&o.drain, "drain", 0, "longest `TIME` that partitions whose source answers go on copying before they are stopped [0]")
+	f.StringVar(&o.torn, "torn", string(mirror.TornAbort), "`POLICY` for transactions that the stop would tear apart, committed in some partitions and aborted in others: abort or refuse [abort]")
 	f.StringVar(&o.fence, "fence", "acl", "`KIND` of what keeps clients from writing at the source: acl, quota or none [acl]")
 	f.StringVar(&o.fenceConfig, "fence-config", "", "properties `FILE` of whoever may raise the fence at the source, where the mirror's own user may not")
 	f.DurationVar(&o.bound, "bound", 2*time.Minute, "longest `TIME` of a promotion until the stop, and from there to its end; then it is given up [2m]")
@@ -211,6 +213,8 @@ func (o *options) check(takes []string) error {
 		return usage("--%s needs exactly one of --topics NAMES, --topics-pattern RE and --all-topics", o.verb)
 	case !slices.Contains([]string{"acl", "quota", "none"}, o.fence):
 		return usage("--fence is %s, not %q", fences, o.fence)
+	case !slices.Contains([]string{string(mirror.TornAbort), string(mirror.TornRefuse)}, o.torn):
+		return usage("--torn is abort or refuse, not %q", o.torn)
 	case o.bound < 10*time.Second:
 		return usage("--bound has to be 10s or more: the source has to be quiet for 5s")
 	case o.wait && o.dryRun:

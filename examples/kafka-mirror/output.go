@@ -65,7 +65,7 @@ var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "-
 	"(Config.ReplicationFactor)", "in --command-config", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
 	"Resume goes", "--resume goes", "Start begins it again", "--start begins it again (what clients wrote since the stop is given up only after consent: --failback)", "Start begins", "--start begins",
 	"Stop is accepted from every state", "try again when it is (--stop, which opens the topic for clients, is possible now)",
-	"Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon",
+	"(Promote waits for their transactions), or stop with policy abort", "(--promote waits for their transactions), or stop with --torn abort", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon",
 	"Mirror.PlanFailback compares it, or a start without consents, which then changes nothing", "a dry run of --failback compares it",
 	"Mirror.PlanFailback compares the logs, or a start without consents, which then changes nothing", "a dry run of --failback compares the logs")
 
@@ -120,19 +120,20 @@ func (p *program) asJSON(v any) error {
 
 // resultJSON is a mirror.Result whose errors are words.
 type resultJSON struct {
-	Verb, Mirror string
-	DryRun       bool
-	Clusters     mirror.Clusters
-	Topics       []topicJSON
-	Settings     []mirror.SettingChange `json:",omitempty"`
-	Plan         string
-	Warnings     []string
-	Notes        []string
-	GroupPlaces  []mirror.PlanGroupPlace `json:",omitempty"` // where groups go on after a stop, of a dry run
-	FailbackPlan json.RawMessage         `json:",omitempty"` // what a failback gives up
-	Waited       *waitedJSON             `json:",omitempty"` // what came of --wait
-	Verification *mirror.Verification    `json:",omitempty"` // of a failback that was waited for
-	Error        *errorJSON              `json:",omitempty"` // of the whole request
+	Verb, Mirror     string
+	DryRun           bool
+	Clusters         mirror.Clusters
+	Topics           []topicJSON
+	Settings         []mirror.SettingChange `json:",omitempty"`
+	Plan             string
+	Warnings         []string
+	Notes            []string
+	TornTransactions []mirror.TornTransaction `json:",omitempty"` // what a stop tears apart
+	GroupPlaces      []mirror.PlanGroupPlace  `json:",omitempty"` // where groups go on after a stop, of a dry run
+	FailbackPlan     json.RawMessage          `json:",omitempty"` // what a failback gives up
+	Waited           *waitedJSON              `json:",omitempty"` // what came of --wait
+	Verification     *mirror.Verification     `json:",omitempty"` // of a failback that was waited for
+	Error            *errorJSON               `json:",omitempty"` // of the whole request
 }
 
 type topicJSON struct {
@@ -218,7 +219,7 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	switch {
 	case p.json:
 		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Settings: r.Settings, Topics: []topicJSON{}, Plan: r.Plan, Warnings: said(r.Warnings),
-			Notes: said(r.Notes), GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Waited: p.waited, Verification: p.verified, Error: wordsOf(whole)}
+			Notes: said(r.Notes), TornTransactions: r.TornTransactions, GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Waited: p.waited, Verification: p.verified, Error: wordsOf(whole)}
 		for _, t := range r.Topics {
 			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, inOwnWords(t.Unfinished), wordsOf(t.Err)})
 		}

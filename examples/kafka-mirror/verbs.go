@@ -129,7 +129,7 @@ func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
 	case "stop":
 		p.about = a.Describe
 		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
-			return a.Stop(ctx, topics, mirror.StopOptions{Patterns: patterns, AllTopics: all, Partial: p.partial, Drain: p.drain, DryRun: dryRun, Intent: intent})
+			return a.Stop(ctx, topics, mirror.StopOptions{Patterns: patterns, AllTopics: all, Partial: p.partial, Drain: p.drain, Torn: mirror.TornPolicy(p.torn), DryRun: dryRun, Intent: intent})
 		}, true)
 	}
 	if p.pattern != "" { // the others have no patterns in the library: they are about topics that are in the mirror now
