@@ -124,6 +124,13 @@ func looks() map[string]*Collector {
 		"never-seen":     neverSeen,
 		"trouble":        trouble,
 		"fenced-no-copy": looking(Look{Node: "mirror-1", Mirrors: []mirror.Status{fenced, fenced}, Taken: now, Version: "v1.2.3"}),
+		"split-brain": func() *Collector {
+			s := in(mirror.Status{OldSource: &mirror.OldSource{Looked: now, Returned: now.Add(-time.Minute)}, Metadata: followed()}, changed(copied("orders", 0, 9), func(p *mirror.PartitionStatus) {
+				p.State, p.LagOffsets, p.LagTime = statemachine.Stopped, mirror.Unknown, mirror.Unknown
+			}))
+			s.Topics[0].SplitBrain = []mirror.SplitBrain{{Partition: 0, From: 9, To: 12}, {Partition: 1, From: 1, To: 5}}
+			return running(s)
+		}(),
 		"all-are-stopped": running(in(mirror.Status{Metadata: followed()}, changed(copied("orders", 0, 9), func(p *mirror.PartitionStatus) {
 			p.State, p.LagOffsets, p.LagTime = statemachine.Stopped, mirror.Unknown, mirror.Unknown
 		}))),

@@ -16,7 +16,7 @@ import (
 // eventKinds are the kinds of mirror.Event, by their types' names.
 var eventKinds = []string{
 	"BatchRefetched", "EpochRaised", "Fenced", "GroupLeft", "GroupMovedBack", "GroupsNotSettled", "LastEpochRecorded", "LeaderMoved", "LogDoubted", "MarkersWritten", "MirrorDeleted", "NothingLeft",
-	"RecordsDropped", "RecordsLost", "RetryScheduled", "RulesFollowed", "SettingsFollowed", "SourceThrottled", "SourceTrouble", "StartRaised", "StateChanged", "StoreTrouble", "SyncSkipped", "SyncTrouble", "TopicTrouble", "WishRecorded",
+	"RecordsDropped", "RecordsLost", "RetryScheduled", "RulesFollowed", "SettingsFollowed", "SourceReturned", "SourceThrottled", "SourceTrouble", "SplitBrainSeen", "StartRaised", "StateChanged", "StoreTrouble", "SyncSkipped", "SyncTrouble", "TopicTrouble", "WishRecorded",
 }
 
 // destinationKinds are the kinds of kraft.Event.

@@ -32,6 +32,9 @@ func (g gauges) mirror(s *mirror.Status) {
 		if t.Err != nil {
 			sum.troubled++
 		}
+		for _, b := range t.SplitBrain {
+			sum.splitBrain += b.To - b.From
+		}
 		if len(t.Partitions) == 0 && t.MirrorName != name+".stopped" {
 			sum.copies, sum.unknownAge = true, sum.unknownAge+1 // whatever is written there now is in no copy
 		}
@@ -63,6 +66,10 @@ func (g gauges) mirror(s *mirror.Status) {
 		g.set(mirrorSilence, max(0, s.Taken.Sub(sum.answered)).Seconds(), name, g.cluster)
 	}
 	g.set(mirrorOpen, float64(sum.open), name, g.cluster)
+	if s.OldSource != nil {
+		g.yes(mirrorSourceBack, !s.OldSource.Returned.IsZero(), name, g.cluster)
+		g.set(mirrorSplitBrain, float64(sum.splitBrain), name, g.cluster)
+	}
 	if s.FetchRate > 0 {
 		g.set(mirrorFetchRate, float64(s.FetchRate), name, g.cluster)
 	}
@@ -92,6 +99,7 @@ type summary struct {
 	notRetried, needConsent      int
 	unknownAge, lagUnknown, open int
 	copies, asked                bool // something is to be copied; the source is to be asked
+	splitBrain                   int64
 	oldest                       time.Duration
 	answered                     time.Time // when the source last was
 }

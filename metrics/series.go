@@ -47,6 +47,8 @@ var (
 	mirrorSilence        = ofCluster("mirror_source_silence_seconds", "Seconds since the source last said where any partition ends that is to be mirrored. Absent when it never has.", "mirror")
 	mirrorSilenceUnknown = ofCluster("mirror_source_silence_unknown", "1: the source has never said so in this process, though partitions are to be mirrored.", "mirror")
 	mirrorOpen           = ofCluster("mirror_open_transactions", "Transactions that are open in the copies: a failover aborts them.", "mirror")
+	mirrorSourceBack     = ofCluster("mirror_old_source_back", "1: the cluster that stopped topics were copied from answers again, after it did not. Absent while it is not looked at.", "mirror")
+	mirrorSplitBrain     = ofCluster("mirror_split_brain_offsets", "Offsets at the source of stopped topics that were not known when these were stopped: clients write there too. Absent while it is not looked at.", "mirror")
 	mirrorStoreTrouble   = ofCluster("mirror_store_trouble", "1: the state store does not take what is written.", "mirror")
 	mirrorFetchRate      = ofCluster("mirror_fetch_rate_limit_bytes", "Bytes that this process may receive from the source in a second (mirror.replication.throttled.rate). Absent without a limit.", "mirror")
 	mirrorThrottled      = ofCluster("mirror_source_throttle_seconds_total", "Pauses that brokers of the source asked for because of quotas there. Copying is slower meanwhile, and nothing failed.", "mirror")

@@ -466,3 +466,32 @@ func (e RulesFollowed) String() string {
 	}
 	return OneLine(s)
 }
+
+// SourceReturned: the cluster that stopped topics were copied from answers again. Nothing is done about that: it is looked at, and not copied from.
+type SourceReturned struct {
+	EventMeta
+	ClusterID string
+	Silent    time.Time // since when it had not answered, as far as this process looked
+	Topics    []string  // that are stopped
+}
+
+func (e SourceReturned) String() string {
+	return line("%s: the old source, cluster %s, answers again after %s; topics %s are written here now: keep its clients from it (a fence, or no address) before they write there too, then plan the failback",
+		e.at(), e.ClusterID, e.Time.Sub(e.Silent).Round(time.Second), few(e.Topics))
+}
+
+// Level is Warn: a person has to see that nobody writes there.
+func (e SourceReturned) Level() slog.Level { return slog.LevelWarn }
+
+// SplitBrainSeen: the source of a stopped partition has more than was known when it was stopped: somebody writes there while the copy is written to. Told again, at most every ten minutes, while it grows.
+type SplitBrainSeen struct {
+	EventMeta
+	SplitBrain SplitBrain
+}
+
+func (e SplitBrainSeen) String() string {
+	return line("%s: split brain: %s; stop these clients, or move them here. None of it is in the copy: a failback hands it to the sink at the old source", e.at(), e.SplitBrain.words())
+}
+
+// Level is Error.
+func (e SplitBrainSeen) Level() slog.Level { return slog.LevelError }

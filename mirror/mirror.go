@@ -39,6 +39,7 @@ type Mirror struct {
 	desk      desk
 	syncing   *syncing
 	answering answering
+	returning returning
 	looks     firstLooks
 	link      *link
 	asks      semaphore
@@ -104,6 +105,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
 	m.syncing, m.looks.m = newSyncing(m), m
 	m.answering = answering{m: m, turn: make(semaphore, 1)}
+	m.returning.m = m
 	m.link = newLink(m)
 	openCtx, stop := context.WithTimeout(ctx, cfg.CallBound)
 	defer stop()
@@ -145,6 +147,7 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.spawn(m.reconcileLoop)
 	m.spawn(m.refreshLoop)
 	m.spawn((&reporting{m: m}).run)
+	m.spawn(m.returning.run)
 	return m, nil
 }
 
@@ -915,6 +918,7 @@ type Status struct {
 	Metadata             MetadataStatus
 	FetchRate            int64         // bytes that this process may receive from the source in a second; 0: no limit
 	Throttled            time.Duration // sum of the pauses that brokers of the source have asked for in this process, because of quotas there
+	OldSource            *OldSource    // how the cluster is that stopped topics were copied from; nil: it is not looked at
 	Promotion            *Promotion    // one that is under way, as this process has read it last; nil: none is
 }
 
@@ -924,6 +928,7 @@ type TopicStatus struct {
 	MirrorName string // value of mirror.name: "m", "m.paused", "m.stopped"
 	Err        error  // the whole topic's trouble: missing at the source, partition counts differ …; nil: none
 	Partitions []PartitionStatus
+	SplitBrain []SplitBrain // of partitions that are stopped: what the old source has that was not known then
 }
 
 // Status is a copy, sorted by topic and partition. It waits for nothing, least of all the source.
@@ -933,6 +938,7 @@ func (m *Mirror) Status() Status {
 	s := Status{Mirror: m.cfg.Name, Taken: now, SourceClusterID: cmp.Or(m.desk.cluster, m.desk.recordedSource), DestinationClusterID: m.desk.own}
 	m.desk.mu.Unlock()
 	s.Metadata = m.syncing.status()
+	s.OldSource = m.returning.status()
 	s.FetchRate, _ = m.link.allowance.limit()
 	s.Throttled = m.link.throttledFor()
 	m.mu.Lock()
@@ -953,6 +959,7 @@ func (m *Mirror) Status() Status {
 			x.GroupsUnlooked = s.Metadata.Groups.Off == "" && x.State != statemachine.Stopped && !m.looks.over(r.tp, x.Episode, TopicID{})
 			p.t.Partitions = append(p.t.Partitions, x)
 		}
+		p.t.SplitBrain = m.returning.of(p.t.Topic, p.t.Partitions)
 		s.Topics = append(s.Topics, p.t)
 	}
 	return s

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,8 @@ type Config struct {
 	ReplicaWait time.Duration
 	// WatchdogAfter is how long a partition may stand still while the source is ahead [60 s].
 	WatchdogAfter time.Duration
+	// OldSourceInterval is how often the cluster that stopped topics were copied from is looked at: whether it has come back, and whether somebody writes there [30 s]; negative: never.
+	OldSourceInterval time.Duration
 	// MaxBatch is the destination's limit for one batch in bytes [none].
 	MaxBatch int32
 	// StartFloor: the copy's log start never follows the source's above it [none].
@@ -139,6 +142,7 @@ func (c *Config) complete() error {
 	if len(errs) > 0 {
 		return fmt.Errorf("mirror: config: %w", errors.Join(errs...))
 	}
+	c.OldSourceInterval = cmp.Or(c.OldSourceInterval, 30*time.Second)
 	if c.Owner == "" {
 		c.Owner = c.Name
 	}

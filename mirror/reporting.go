@@ -212,6 +212,12 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 				node.Trouble = append(node.Trouble, t.Topic+": "+shorten(t.Err.Error()))
 			}
 		}
+		if len(t.SplitBrain) > 0 {
+			troubles++
+			if troubles <= maxTroubles {
+				node.Trouble = append(node.Trouble, shorten(fmt.Sprintf("split brain of topic %s: %s", t.Topic, splitBrainWords(t.SplitBrain))))
+			}
+		}
 		for _, p := range t.Partitions {
 			r := PartitionReport{
 				Mirror: p.Mirror, Topic: p.Topic, Partition: p.Partition, TopicID: p.TopicID, Owner: m.cfg.Owner, State: p.State, Reason: shorten(p.Reason), RetryAttempt: p.RetryAttempt,
