@@ -25,10 +25,8 @@ func (w *World) mirrorWrites(m *member, l, source *log, b Batch) {
 	own := b.Kind == Abort || b.Kind == Reset
 	if v := source.ever[b.Bytes]; v != nil && !(own && m.record.State == stopping && m.ended() != nil) {
 		w.copied(m, l, source, v)
-	} else if own {
+	} else if w.must(own, "log matching", "invariant 1", "%v: the source never had [%d, %d] in these bytes", l.at, b.Base, b.Last) {
 		w.marked(m, l, b)
-	} else {
-		w.must(false, "log matching", "invariant 1", "%v: the source never had [%d, %d] in these bytes", l.at, b.Base, b.Last)
 	}
 }
 
@@ -62,8 +60,7 @@ func (w *World) overlooked(m *member, l, source *log, v *version) {
 // marked: after LME and a higher epoch, one ABORT per open transaction in the order of first offsets, then exactly one reset, none at an offset that the source is known to have used.
 func (w *World) marked(m *member, l *log, b Batch) {
 	end, open := m.ended(), transactions(l.batches)
-	if m.record.State != stopping || end == nil || b.LeaderEpoch <= end.LME {
-		w.must(false, "early marker", "spec §5, decision 5", "%v: marker at %d under epoch %d in state %d; recorded is %+v", m.of, b.Base, b.LeaderEpoch, m.record.State, m.end)
+	if !w.must(m.record.State == stopping && end != nil && b.LeaderEpoch > end.LME, "early marker", "spec §5, decision 5", "%v: marker at %d under epoch %d in state %d; recorded is %+v", m.of, b.Base, b.LeaderEpoch, m.record.State, m.end) {
 		return
 	}
 	w.must(b.Base == max(l.end, m.hole) || b.Base == m.shown || len(l.batches) == 0, "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
@@ -79,9 +76,8 @@ func (w *World) marked(m *member, l *log, b Batch) {
 
 // against says whether a mirror of the other direction is beyond its own check.
 func (w *World) against(m *member) bool {
-	return w.opposite(m, func(o *member) bool {
-		return o.beyond && slices.Contains([]int8{mirroring, fencing, pausing, paused, stopping}, o.record.State)
-	})
+	running := []int8{mirroring, fencing, pausing, paused, stopping}
+	return w.opposite(m, func(o *member) bool { return o.beyond && slices.Contains(running, o.record.State) })
 }
 
 // Began: the mirror's process begins a call on its destination: "append", "cut", "restart", "start", "epoch", "open", "close", "group NAME", or the write of a record, "record". What it does may come late, when the state is another one already;

@@ -29,8 +29,8 @@ func (w *World) asked(m *member, l, source *log, v *version) {
 
 // point is the end of what a log has in common with one that gives this answer; false: it proves nothing (decision 15): it is none, of the epoch that is being written, whose end only grows, or of one
 // that the log does not have, unless all of the log is of later ones.
-func (l *log) point(a *answer, current int32) (int64, bool) {
-	if a == nil || a.epoch < 0 || a.end < 0 || a.epoch >= current || len(l.alive) == 0 {
+func (l *log) point(a *seen, current int32) (int64, bool) {
+	if a == nil || a.epoch < 0 || a.offset < 0 || a.epoch >= current || len(l.alive) == 0 {
 		return 0, false
 	}
 	has := func(v *version) bool { return v.LeaderEpoch == a.epoch }
@@ -40,7 +40,7 @@ func (l *log) point(a *answer, current int32) (int64, bool) {
 	case !slices.ContainsFunc(l.alive, has):
 		return l.alive[0].Base, i == 0
 	case i < 0:
-		return min(a.end, l.end), true
+		return min(a.offset, l.end), true
 	}
-	return min(a.end, l.alive[i].Base), true
+	return min(a.offset, l.alive[i].Base), true
 }

@@ -29,16 +29,12 @@ func (w *World) Gate(at At, who Who, by string, open bool) {
 	if m != nil && open && !l.open && who == Cluster {
 		l.taken, l.own, l.theirs = true, l.end, l.theirs || !m.beyond
 	} else if m != nil && open != l.open && (open || who == Mirror) && !(open && l.theirs) { // what was theirs is given back (decision 7)
-		s := m.when("close")
-		if open {
-			s = m.when("open")
-		}
+		s := m.when(map[bool]string{true: "open", false: "close"}[open])
 		ended := m.record.State == stopped || m.record.State == stopping && m.ended() != nil // what was begun before must not come as late as this
 		ok := open && (s == stopping || s == stopped || s == failed && m.record.Previous == stopping) || !open && !ended && (s == preparing || s == mirroring)
-		w.must(ok, "gate state", "spec §2, decision 4", "%v turns to open %v in state %d", at, open, s)
-		if ok && open {
+		if w.must(ok, "gate state", "spec §2, decision 4", "%v turns to open %v in state %d", at, open, s) && open {
 			w.opens(m, l)
-		} else if ok && !open {
+		} else if ok {
 			w.closes(m, l)
 		}
 	}
@@ -66,8 +62,7 @@ func (w *World) Knows(at At, producers []int64) {
 // opens judges the moment in which a copy becomes a log that clients write. What was opened in this episode before is only opened again.
 func (w *World) opens(m *member, l *log) {
 	end := m.ended()
-	if end == nil || end.LMO < 0 || l.epoch <= end.LME {
-		w.must(false, "early open", "invariant 4, spec §5", "%v is opened under epoch %d; recorded is %+v", m.of, l.epoch, m.end)
+	if !w.must(end != nil && end.LMO >= 0 && l.epoch > end.LME, "early open", "invariant 4, spec §5", "%v is opened under epoch %d; recorded is %+v", m.of, l.epoch, m.end) {
 		return
 	}
 	w.must(l.end >= end.LMO, "lost log", "decision 19", "%v is opened at end %d; recorded is %+v", m.of, l.end, m.end)
@@ -90,10 +85,7 @@ func (w *World) opens(m *member, l *log) {
 // closes: a start that lacks a consent does not touch the gate. What clients wrote after PREPARING was recorded is for the cut to judge.
 func (w *World) closes(m *member, l *log) {
 	w.must(!w.against(m), "opposite", "decision 14, spec §3", "%v is closed while the opposite mirror runs", m.of)
-	prepared := m.prepared
-	if _, begun := m.began["close"]; begun {
-		prepared = min(prepared, m.closing)
-	}
+	prepared := min(m.prepared, m.closing)
 	lacks := slices.ContainsFunc(l.batches[:below(l.batches, prepared)], func(v *version) bool { return v.born <= m.line && w.unknown(m, v) && !m.allows(v, l.start) })
 	w.must(!lacks, "untouched gate", "decision 7", "%v is closed without a consent to drop all that clients wrote in [%d, %d); consents are %v", m.of, l.start, prepared, m.consents)
 }

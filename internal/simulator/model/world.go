@@ -65,7 +65,7 @@ type member struct {
 	looked                                           map[string]int32
 }
 
-// seen is where a group was at the source: a committed offset and its leader epoch, in a topic with this id.
+// seen is what the source said: where a group is, a committed offset and its leader epoch, in a topic with this id; or where a leader epoch ends.
 type seen struct {
 	offset int64
 	epoch  int32
@@ -98,11 +98,12 @@ func New() *World {
 // Violations are the rules that were broken, in the order in which they were.
 func (w *World) Violations() []Violation { return w.broken }
 
-// must is how a rule speaks: its name, where it stands, and what is wrong.
-func (w *World) must(ok bool, rule, source, format string, args ...any) {
+// must is how a rule speaks: its name, where it stands, and what is wrong. It says whether it is kept.
+func (w *World) must(ok bool, rule, source, format string, args ...any) bool {
 	if !ok {
 		w.broken = append(w.broken, Violation{Rule: rule, Source: source, What: fmt.Sprintf(format, args...)})
 	}
+	return ok
 }
 
 func (w *World) log(at At) *log {
@@ -116,7 +117,7 @@ func (w *World) member(of Of) *member {
 	if i := slices.IndexFunc(w.members, func(m *member) bool { return m.of == of }); i >= 0 {
 		return w.members[i]
 	}
-	m := &member{of: of, loss: "restart", began: map[string]int8{}, room: map[string]gap{}}
+	m := &member{of: of, loss: "restart", closing: never, began: map[string]int8{}, room: map[string]gap{}}
 	m.forget()
 	w.members = append(w.members, m)
 	return m
@@ -373,15 +374,9 @@ type proof struct {
 	epoch         int32    // the highest leader epoch that the process was told
 	looked        int32    // the highest leader epoch under which the process looked at the source
 	starts        [2]int64 // of the source's log, at the last two looks; those at a leader that was deposed when it was known do not count
-	first, second *answer  // of the search before the last look, and of the one since
+	first, second *seen    // where an epoch ends: of the search before the last look, and of the one since
 	line          int      // of the source when it answered last
 	topic         int      // what was copied is of this topic: its line when it was created, and 1; 0: nothing is
-}
-
-// answer says where an epoch ends, and how long the copy then is common.
-type answer struct {
-	epoch int32
-	end   int64
 }
 
 func newProof(topic int) proof { return proof{epoch: -1, looked: -1, line: never, topic: topic} }
@@ -409,7 +404,7 @@ func (w *World) Looked(of Of, epoch int32, start int64) {
 // Answered: the source answered where a leader epoch ends: the last round of a search so far. (−1, −1): it does not know.
 func (w *World) Answered(of Of, epoch int32, end int64) {
 	m := w.member(of)
-	m.proof.second, m.proof.line = &answer{epoch, end}, w.log(m.source).line
+	m.proof.second, m.proof.line = &seen{epoch: epoch, offset: end}, w.log(m.source).line
 }
 
 // Served: the source's reply to the fetch that this process asked for last carries these batches.
