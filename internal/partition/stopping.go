@@ -234,19 +234,28 @@ func (c *Core) stopAbove(then func(*Core)) {
 
 const cannotReadItsEnd = "its end cannot be read"
 
-// clientsEpoch finds the leader epoch from which on clients may write: it is above the last mirror epoch, in which the source has written too. A log may come back from a restart with a lower leader epoch
-// than it had: then it is not below that of the marks either, and above those of what lies at the log's end.
+// clientsEpoch finds the leader epoch from which on clients may write: it is above the last mirror epoch, in which the source has written too. A log that is closed may have come back from a restart with a
+// lower leader epoch than it had: then it is not below that of the marks either, and above those of what lies at the log's end.
 func (c *Core) clientsEpoch(then func(c *Core, epoch int32, err error)) {
-	if !c.belowLME() {
-		then(c, c.log.LeaderEpoch, nil)
-		return
+	epoch, below := c.log.LeaderEpoch, c.belowLME()
+	if below {
+		epoch = max(c.lme.Epoch+1, c.rec.LeaderEpoch)
 	}
-	epoch := max(c.lme.Epoch+1, c.rec.LeaderEpoch)
-	if c.log.Start == c.log.End {
+	if c.log.Start == c.log.End || !below && c.log.Owner == OwnerOpen {
 		then(c, epoch, nil)
 		return
 	}
-	c.findBatch(c.log.End-1, func(c *Core, e *Event) { then(c, max(epoch, c.foundEpoch+1), e.Err) })
+	found := func(c *Core, last int32, err error) {
+		if below || last > epoch {
+			epoch = max(epoch, last+1)
+		}
+		then(c, epoch, err)
+	}
+	if c.upTo >= c.log.End && !c.dirty { // it was read
+		found(c, c.epochs.Latest(), nil)
+		return
+	}
+	c.findBatch(c.log.End-1, func(c *Core, e *Event) { found(c, c.foundEpoch, e.Err) })
 }
 
 func (c *Core) stopQuiesce() {
@@ -559,7 +568,7 @@ func (c *Core) reopenAt(epoch int32, err error) {
 	c.ask(Effect{Kind: RaiseEpoch, Epoch: epoch}, func(c *Core, e *Event) {
 		switch {
 		case e.Err != nil:
-			c.reopenLater(fmt.Sprintf("its leader epoch cannot be raised to %d, above the last mirror epoch %d: %v", epoch, c.lme.Epoch, e.Err))
+			c.reopenLater(fmt.Sprintf("its leader epoch cannot be raised to %d, above the ones that were used: %v", epoch, e.Err))
 		case c.log.LeaderEpoch < epoch:
 			c.reopenLater(fmt.Sprintf("its leader epoch is %d after it was to be raised to %d", c.log.LeaderEpoch, epoch))
 		default:
