@@ -500,10 +500,12 @@ func (f *fetcher) at(token partition.Token) func() {
 		n++
 		reply.Records = append(reply.Records, held.bytes...)
 	}
-	if remote := l.local > f.offset && n > 0; remote && w.draw(r.purpose(52))%3 > 0 {
-		reply.Records = nil // it is being read from remote storage, and was not there in time (F-86)
+	if l.local > f.offset && b.high > f.offset && (n == 0 || w.draw(r.purpose(52))%3 > 0) {
+		if n > 0 {
+			w.stats.answer("remote storage is slow", r.state)
+		}
+		reply.Records = nil // it is being read from remote storage, and was not there in time (F-86); or there is nothing, which nobody can tell from that
 		f.unproven, f.remote = token, token
-		w.stats.answer("remote storage is slow", r.state)
 	}
 	nothing := len(reply.Records) == 0
 	if nothing && b.start == f.start && b.high == f.high { // a session does not repeat what has not changed

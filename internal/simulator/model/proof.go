@@ -28,7 +28,7 @@ func (w *World) asked(m *member, l, source *log, v *version) {
 }
 
 // point is the end of what a log has in common with one that gives this answer; false: it proves nothing (decision 15): it is none, of the epoch that is being written, whose end only grows, or of one
-// that the log does not have, unless all of the log is of later ones.
+// that the log does not have, unless all of the log, but for what its start has passed, is of later ones.
 func (l *log) point(a *seen, current int32) (int64, bool) {
 	if a == nil || a.epoch < 0 || a.offset < 0 || a.epoch >= current || len(l.alive) == 0 {
 		return 0, false
@@ -38,7 +38,7 @@ func (l *log) point(a *seen, current int32) (int64, bool) {
 	i := slices.IndexFunc(l.alive, later)
 	switch {
 	case !slices.ContainsFunc(l.alive, has):
-		return l.alive[0].Base, i == 0
+		return l.alive[max(i, 0)].Base, i >= 0 && !slices.ContainsFunc(l.alive[:i], func(v *version) bool { return !v.expired })
 	case i < 0:
 		return min(a.offset, l.end), true
 	}

@@ -220,6 +220,26 @@ var ruleStories = []struct {
 		t.World.Cut(b, Mirror, "one", 2)
 		t.Told(ab, "dropped", 2, 4)
 	}},
+	{"cut proof", func(t *tale, wrong bool) { // what the copy's start has passed is compared no more
+		t.wrote(a, data(0, 2, 1))
+		t.EpochRaised(a, Cluster, "", 4)
+		t.wrote(a, data(2, 2, 4))
+		t.EpochRaised(b, Cluster, "", 4)
+		t.goes(ab, preparing)
+		t.goes(ab, mirroring)
+		t.copied(b, data(0, 2, 1), data(2, 2, 4))
+		t.StartRaised(a, Cluster, "", 2)
+		if !wrong {
+			t.StartRaised(b, Mirror, "one", 2)
+		}
+		t.Cut(a, Cluster, "", 2)
+		for range 2 {
+			t.Looked(ab, 5, 2)
+			t.Answered(ab, 3, 2)
+		}
+		t.World.Cut(b, Mirror, "one", 2)
+		t.Told(ab, "dropped", 2, 4)
+	}},
 	{"cut proof", func(t *tale, wrong bool) { // nothing below the common point goes
 		t.mirrors()
 		t.Cut(a, Cluster, "", 2)
