@@ -406,6 +406,7 @@ func (c *Core) applied(kind EffectKind, e *Event) {
 		c.tellLostBefore(before)
 	case RaiseStart:
 		c.setLog(e.Log)
+		c.dirty = c.dirty || c.log.End != before.End // somebody else has changed it
 		if c.log.Start > before.Start {
 			c.note(Note{Kind: StartRaised, Offset: c.log.Start})
 		}

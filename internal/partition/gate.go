@@ -261,7 +261,7 @@ func (c *Core) nothingWhole(f *Fetch) {
 	default:
 		c.empties++
 		c.emptyWait = c.backoff(c.empties)
-		c.shownEnd = f.HighWatermark
+		c.shownEnd = max(c.shownEnd, f.HighWatermark)
 		if c.nothingLeft && c.provenEnd == f.HighWatermark {
 			c.caughtUpNow()
 			return

@@ -27,7 +27,7 @@ type mirroring struct {
 	lostTo      int64
 	nothingLeft bool
 	holeEnd     int64 // the source's end in an empty reply of which it is not known yet what it proves; 0: there is none
-	shownEnd    int64 // the source's end in the last empty reply, above our position; 0: none since the log changed
+	shownEnd    int64 // the highest end of the source in an empty reply, above our position; 0: none since the log changed
 	localStart  int64 // where the source's leader's own disks began when it was asked last
 	provenEnd   int64 // F-05: the source's end up to which an empty reply has proved a hole
 	startAsked  int64 // where the log start was to be raised to last, beside a fetch
@@ -234,7 +234,7 @@ func (c *Core) follow() {
 			c.fail(fmt.Sprintf("the destination's log start cannot be raised to the source's: %v", e.Err), false)
 			return
 		}
-		c.raiseToSource()
+		c.onward((*Core).raiseToSource)
 	})
 }
 
@@ -410,9 +410,18 @@ func (c *Core) raiseToSource() {
 	}
 	c.ask(Effect{Kind: RaiseEpoch, Epoch: c.src.LeaderEpoch}, func(c *Core, e *Event) {
 		if c.raised(e, c.src.LeaderEpoch) {
-			c.addFetcher()
+			c.onward((*Core).addFetcher)
 		}
 	})
+}
+
+// onward goes on with the entry, or enters anew where a call has shown that the log is not the one that was aligned.
+func (c *Core) onward(then func(*Core)) {
+	if c.dirty {
+		c.mirror()
+		return
+	}
+	then(c)
 }
 
 func (c *Core) addFetcher() {

@@ -409,8 +409,9 @@ func (c *Core) stopAbort() {
 	})
 }
 
-// ownOffset is where our own first batch goes: an offset that the source is known to have used is not used for something else (decision 18). What the last empty reply showed
-// counts although its proof is not complete, as a source that dies then leaves it: offsets that are passed over harm nobody.
+// ownOffset is where our own first batch goes: an offset that the source is known to have used is not used for something else (decision 18). The highest end that an empty
+// reply showed counts although its proof is not complete, as a source that dies then leaves it, and although a later one showed less: a new leader's end may lag behind (F-26), and an election that takes records
+// does not take back that their offsets were used. Offsets that are passed over harm nobody.
 func (c *Core) ownOffset() int64 {
 	at := max(c.log.End, c.shownEnd)
 	if c.nothingLeft {

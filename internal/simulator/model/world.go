@@ -311,7 +311,7 @@ func (w *World) Fetched(of Of, at, end, base int64) {
 	} else if base == -2 {
 		m.shown = end
 	} else if end > 0 && w.log(of.At).end == at {
-		m.hole = end
+		m.hole = max(m.hole, end)
 	}
 }
 
