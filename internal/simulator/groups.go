@@ -314,6 +314,7 @@ func (r *runner) move(k *memory, look metadatasync.Look, turn int) {
 			missed("group moved by somebody in this moment", false)
 		default:
 			w.place(k.name, l, to, model.Mirror)
+			w.groups.find(k.name, l).left = k.left
 		}
 	})
 }
@@ -351,16 +352,17 @@ func (r *runner) clamp(end int64) {
 	for _, k := range r.w.groups.memories {
 		if k.m == r.m && k.l == r.l && k.Seen != metadatasync.None {
 			source := k.Last(r.topic())
-			look := metadatasync.Look{Source: &source, Copy: r.copyOf(end, end), Topic: r.topic(), Memory: k.Memory}
+			look, left := metadatasync.Look{Source: &source, Copy: r.copyOf(end, end), Topic: r.topic(), Memory: k.Memory}, k.left
 			if d := r.w.groups.find(k.name, r.l); d != nil {
 				at := d.at
-				look.Destination = &at
+				look.Destination, left = &at, left || d.left
 			}
 			look.Active = r.w.groups.isActive(r.l.c, k.name)
 			d := metadatasync.Decide(look)
 			if k.Memory = d.Memory; d.Write != nil {
 				r.w.tell(func(m *model.World) { m.Began(r.of, "group "+k.name, 0) })
 				r.w.place(k.name, r.l, *d.Write, model.Mirror)
+				r.w.groups.find(k.name, r.l).left = left
 			}
 		}
 	}

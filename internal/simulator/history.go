@@ -309,8 +309,9 @@ func (h *history) anew(r *runner) {
 			continue
 		}
 		for _, record := range h.in(b) {
-			if commit, ended := committed[h.transactionOf(record.Record)]; ended { // its marker is lost, and the next one of its producer decides what hangs: as for cut
-				k.over = k.over || !commit && seen[record] || slices.ContainsFunc(open, func(t producerstate.Transaction) bool {
+			if t := h.transactionOf(record.Record); t != 0 { // its marker is lost, and the next one of its producer decides what hangs: as for cut. Or another's marker, in a log that somebody took, has decided it
+				commit, ended := committed[t]
+				k.over = k.over || !commit && seen[record] || ended && slices.ContainsFunc(open, func(t producerstate.Transaction) bool {
 					return t.ProducerID == b.h.ProducerID && t.FirstOffset <= b.h.BaseOffset
 				})
 			}
