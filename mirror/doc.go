@@ -121,6 +121,7 @@ the source: at most 64 MiB of all of them together (of each at least 64 KiB), in
 what may be torn is listed as possibly torn, and treated alike. With FailoverOptions.Torn and StopOptions.Torn TornRefuse nothing is stopped then, and the error (*TornTransactionsError) has the list. A stop from another
 process goes by what the one that has the copies has reported: it looks while its source does not answer. A copy that has received nothing at all of a transaction does not show that it is torn, and
 neither does one that another process has. Where a mirror's partitions are several processes', each sees its own.
+
 While topics are stopped the mirror looks at their old source every Config.OldSourceInterval, read only. SourceReturned tells that it answers again after it did not, SplitBrainSeen that it has more than was known of it
 when the topic was stopped: clients write there too. Status.OldSource and TopicStatus.SplitBrain say the same until the topic is started again or the mirror is deleted.
 
