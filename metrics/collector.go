@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/rehearsal"
 )
 
 // Look is what a Collector asks for at each collection.
@@ -23,7 +24,15 @@ type Look struct {
 	Ready   bool            // it leads and follows what it should
 	Mirrors []mirror.Status // of the mirrors that run in this process; of two with one name the first counts
 	Taken   time.Time
-	Version string // of the program; "": what its build information says
+	// Rehearsals are of these mirrors, at most one of each: what rehearsal.Schedule.Last gives.
+	Rehearsals []Rehearsals
+	Version    string // of the program; "": what its build information says
+}
+
+// Rehearsals are the last rehearsals of one mirror; nil: there was none.
+type Rehearsals struct {
+	Mirror     string
+	Last, Good *rehearsal.Report
 }
 
 // cluster is the destination's id. All mirrors of a process have one destination.
@@ -72,6 +81,9 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	g.set(nodeStart, float64(c.began.UnixMilli())/1000, l.Node, g.cluster)
 	g.set(nodeMirrors, float64(len(l.Mirrors)), l.Node, g.cluster)
 
+	for _, r := range l.Rehearsals {
+		g.rehearsals(&r)
+	}
 	seen := make(map[string]bool, len(l.Mirrors))
 	var names []string
 	for i := range l.Mirrors {

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/rehearsal"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -124,6 +125,10 @@ func looks() map[string]*Collector {
 		"never-seen":     neverSeen,
 		"trouble":        trouble,
 		"fenced-no-copy": looking(Look{Node: "mirror-1", Mirrors: []mirror.Status{fenced, fenced}, Taken: now, Version: "v1.2.3"}),
+		"rehearsed": looking(Look{Node: "mirror-1", Taken: now, Version: "v1.2.3", Rehearsals: []Rehearsals{{Mirror: "never"}, {
+			Mirror: "dr", Last: &rehearsal.Report{Err: errors.New("denied")}, Good: &rehearsal.Report{Began: now.Add(-time.Hour), Writable: 1500 * time.Millisecond,
+				Steps: []rehearsal.StepTime{{Step: rehearsal.Failover, Took: time.Second}, {Step: rehearsal.PlanFailback, Took: 2 * time.Second}}},
+		}}}),
 		"split-brain": func() *Collector {
 			s := in(mirror.Status{OldSource: &mirror.OldSource{Looked: now, Returned: now.Add(-time.Minute)}, Metadata: followed()}, changed(copied("orders", 0, 9), func(p *mirror.PartitionStatus) {
 				p.State, p.LagOffsets, p.LagTime = statemachine.Stopped, mirror.Unknown, mirror.Unknown

@@ -179,3 +179,18 @@ func (g gauges) partition(p *mirror.PartitionStatus) {
 		g.set(partitionNeedConsent, float64(max(0, c.To-c.From)), name, topic, number)
 	}
 }
+
+// rehearsals sends how the last rehearsals of a mirror went.
+func (g gauges) rehearsals(r *Rehearsals) {
+	if r.Last != nil {
+		g.yes(rehearsalFailed, !r.Last.Good(), r.Mirror, g.cluster)
+	}
+	if r.Good == nil {
+		return
+	}
+	g.set(rehearsalGood, float64(r.Good.Ended().UnixMilli())/1000, r.Mirror, g.cluster)
+	g.set(rehearsalWritable, r.Good.Writable.Seconds(), r.Mirror, g.cluster)
+	for _, s := range r.Good.Steps {
+		g.set(rehearsalStep, s.Took.Seconds(), r.Mirror, string(s.Step), g.cluster)
+	}
+}

@@ -21,7 +21,7 @@ type away struct {
 
 func (a *away) hook(s *side) {
 	s.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
-		if !strings.HasPrefix(c.Operation, "Source.") {
+		if !strings.HasPrefix(c.Operation, "Source.") && !strings.HasPrefix(c.Operation, "Fetcher.") {
 			return nil
 		}
 		a.calls.Add(1)
