@@ -128,6 +128,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	mirror/kraft                       the Kafka destination: one more broker, which leads the mirrored partitions
 	mirror/verify                      proof that source and destination hold the same, while the mirror runs
 	mirror/dropped                     what a sink kept of dropped records, read back with what became of their transactions
+	mirror/rehearsal                   a canary topic that is failed over and brought back on schedule
 	mirror/reconcile                   what the old source has after a failover and the copy has not
 	mirror/logtest                     conformance and crash kit for a Log
 	mirror/mirrortest                  failovers and failbacks of a service's own clients in its go test
