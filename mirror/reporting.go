@@ -106,7 +106,7 @@ func (g *reporting) report() error {
 	for i := range partitions {
 		g.earlier.complete(&partitions[i])
 	}
-	node.Torn = g.lookForTorn(ctx)
+	node.Torn = g.lookForTorn(ctx, &node, partitions)
 	fresh := g.told.due(&node, partitions)
 	if err := g.reporter.Report(ctx, node, fresh); err != nil {
 		return err
@@ -120,25 +120,20 @@ const lookAgain = 30 * time.Second
 
 // lookForTorn says which transactions a stop would tear apart: whoever stops from elsewhere cannot read the copies. While the source answers nothing is torn that does not mend itself, so nothing is read
 // then; while it does not, copies stand still and one look is enough.
-func (g *reporting) lookForTorn(ctx context.Context) *TornTransactions {
-	s := g.m.Status()
-	ends, open, silent := int64(0), false, g.m.link.troubled() != "" || g.m.desk.troubled() != ""
-	var partitions []PartitionStatus
-	for _, t := range s.Topics {
-		partitions = append(partitions, t.Partitions...)
-		for i := range t.Partitions {
-			p := &t.Partitions[i]
-			ends += p.Replicated
-			open = open || len(p.InFlight) > 0
-			silent = silent || p.State != statemachine.Stopped && !p.LagUnknown.IsZero()
-		}
+func (g *reporting) lookForTorn(ctx context.Context, node *NodeReport, partitions []PartitionReport) *TornTransactions {
+	ends, open, silent := int64(0), false, node.SourceError != ""
+	for i := range partitions {
+		p := &partitions[i]
+		ends += p.DestinationEnd
+		open = open || p.OpenTransactions > 0
+		silent = silent || p.State != statemachine.Stopped && !p.Live
 	}
 	switch {
 	case !open || !silent:
 		g.torn = nil
-	case g.torn == nil || ends != g.tornEnds && s.Taken.Sub(g.tornAt) >= lookAgain:
-		g.torn, g.tornEnds, g.tornAt = nil, ends, s.Taken
-		if look := g.m.lookAtTransactions(ctx, partitions); look != nil {
+	case g.torn == nil || ends != g.tornEnds && node.Seen.Sub(g.tornAt) >= lookAgain:
+		g.torn, g.tornEnds, g.tornAt = nil, ends, node.Seen
+		if look := g.m.lookAtTransactions(ctx, g.m.partitions()); look != nil {
 			t := look.torn(0)
 			g.torn = &t
 		}

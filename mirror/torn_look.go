@@ -23,14 +23,18 @@ const (
 
 // tornNow looks at the copies and says what a stop of these topics tears apart, or has.
 func (m *Mirror) tornNow(ctx context.Context, topics []string, skew time.Duration) (t TornTransactions) {
-	var partitions []PartitionStatus
-	for _, x := range m.Status().Topics {
-		partitions = append(partitions, x.Partitions...)
-	}
-	if look := m.lookAtTransactions(ctx, partitions); look != nil {
+	if look := m.lookAtTransactions(ctx, m.partitions()); look != nil {
 		t = look.torn(skew).within(func(tp TopicPartition) bool { return slices.Contains(topics, tp.Topic) })
 	}
 	return t
+}
+
+// partitions are those of all topics, as they are now.
+func (m *Mirror) partitions() (all []PartitionStatus) {
+	for _, t := range m.Status().Topics {
+		all = append(all, t.Partitions...)
+	}
+	return all
 }
 
 // lookAtTransactions reads the newest part of the copies of these partitions, as far as it may. Nil: no transaction is open in any, and none was ended by a stop of this process, so none is torn as far as
