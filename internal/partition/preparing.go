@@ -268,6 +268,10 @@ func (c *Core) prepareAwaitTruncated() {
 			c.fail(fmt.Sprintf("the replicas of the destination log have not followed the cut: %v; bring them back", e.Err), false)
 			return
 		}
+		if e.Log.LeaderEpoch > c.log.LeaderEpoch { // somebody may have taken the log while they were waited for
+			c.prepare()
+			return
+		}
 		if c.recreated != (statemachine.TopicID{}) {
 			c.topicID = c.recreated
 		}
