@@ -8,13 +8,15 @@ func (w *World) Rest(of Of) {
 			w.must(m.record.State == failed && m.record.Attempt == -1 || m.record.State != mirroring && w.standoff(m), "told", "invariant 6, decisions 15, 16", "%v: [%d, %d) was not told as %s", of, n.from, n.to, what)
 		}
 	}
-	s := m.record.State
-	person := l.taken && s == failed || s == failed && m.record.Attempt == -1 || m.record.Attempt > 0 && (s == failed || s == preparing) && (w.standoff(m) || !w.log(m.source).there || w.log(m.source).across(l.end)) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
+	s, source := m.record.State, w.log(m.source)
+	// A closed source answers nothing of an epoch above all that is left of it: it waits for its own operator, and the copy for a proof (decision 15).
+	answers := source.open || source.latest() >= l.latest()
+	person := l.taken && s == failed || s == failed && m.record.Attempt == -1 || m.record.Attempt > 0 && (s == failed || s == preparing) && (w.standoff(m) || !source.there || !answers || source.across(l.end)) || m.wish == WantPaused && (s == unknown || s == stopped) // nothing runs that could be paused
 	want := map[Wish]int8{WantMirroring: mirroring, WantPaused: paused, WantStopped: stopped}[m.wish]
 	w.must(person || s == want && (s != stopped || l.open), "rest state", "invariant 7", "%v rests in state %d, open %v; wished is %d, the record %+v", of, s, l.open, m.wish, m.record)
 	w.must(s != failed || m.record.Attempt != -1 || m.record.Previous != preparing || !m.record.FoundOpen || l.open || m.end != nil && l.end < m.end.LMO, "given back", "decision 7", "%v: a start was refused, and clients do not have their log back: %s", m.of, m.record.Message)
-	if s == mirroring && !l.taken { // it notices when it has something to append
-		w.restBytes(m, l, w.log(m.source))
+	if s == mirroring && !l.taken && answers { // it notices when it has something to append
+		w.restBytes(m, l, source)
 		w.restGroups(m, l)
 	}
 }

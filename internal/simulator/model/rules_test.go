@@ -1180,6 +1180,15 @@ var ruleStories = []struct {
 		}
 		t.Rest(ab)
 	}},
+	{"rest bytes", func(t *tale, wrong bool) { // a source that has lost all that it had answers nothing as long as it is closed
+		t.mirrors()
+		t.Follows(ba, b)
+		t.Cut(a, Cluster, "", 0)
+		if !wrong {
+			t.Gate(a, Cluster, "", false)
+		}
+		t.Rest(ab)
+	}},
 	{"rest start", func(t *tale, wrong bool) {
 		t.mirrors()
 		t.StartRaised(a, Cluster, "", 2)
