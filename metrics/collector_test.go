@@ -70,8 +70,12 @@ func looks() map[string]*Collector {
 	}
 	unlooked := mirror.MetadataStatus{Groups: mirror.SyncStatus{Err: errors.New("connection refused")}, ACLs: mirror.SyncStatus{Off: "the source has no access rules"}}
 
-	inStep := running(in(mirror.Status{Metadata: followed(), FetchRate: 1 << 20, Throttled: 1500 * time.Millisecond}, copied("orders", 0, 1000), changed(copied("orders", 1, 500), func(p *mirror.PartitionStatus) {
-		p.Replicated, p.LagOffsets, p.LagTime = 490, 10, 1500*time.Millisecond
+	failovers := []mirror.MeasuredFailover{
+		{Ended: now.Add(-48 * time.Hour), Took: 900 * time.Millisecond, Partitions: 3, Steps: []mirror.StepTime{{Step: mirror.BeginStep, Took: 900 * time.Millisecond}}},
+		{Ended: now.Add(-24 * time.Hour), Took: 500 * time.Millisecond, Partitions: 3, Steps: []mirror.StepTime{{Step: mirror.BeginStep, Took: 200 * time.Millisecond}, {Step: "OPEN_LOG", Took: 300 * time.Millisecond}}},
+	}
+	inStep := running(in(mirror.Status{Metadata: followed(), FetchRate: 1 << 20, Throttled: 1500 * time.Millisecond, Failovers: failovers}, copied("orders", 0, 1000), changed(copied("orders", 1, 500), func(p *mirror.PartitionStatus) {
+		p.Replicated, p.LagOffsets, p.LagTime, p.OffsetBytes = 490, 10, 1500*time.Millisecond, 123.4
 		p.InFlight = make([]mirror.Transaction, 2)
 	}), copied("payments", 0, 7)))
 	inStep.ObserveClients(3)

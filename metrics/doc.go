@@ -14,7 +14,10 @@ clustermirror_mirror_rpo_seconds is absent while the age of a single copy is unk
 too, and its _unknown is 0.
 
 RPO is told as time: seconds since the last moment at which the worst copy held everything then known at the source (PartitionStatus.LagTime). While the source does not answer it grows; what
-is lost by a failover now was written there in this time.
+is lost by a failover now was written there in this time. Beside it mirror_rpo_offsets and, by the mean size of what was copied, mirror_rpo_bytes, both absent while they are unknown of any copy, with the age of
+what they are counted from (mirror_rpo_measured_age_seconds), and mirror_open_transactions.
+
+RTO is told as measured: mirror_failover_last_seconds, its steps, and mirror_failover_predicted_seconds, the longest of the last few failovers. Absent until one was measured.
 
 # Which cluster
 
@@ -23,7 +26,7 @@ What is of a node or a mirror has the label destination_cluster_id: both sides m
 # How many series
 
 7 series for each partition that is mirrored: state, the source's end, the copy's end, what of it enough brokers hold, lag in offsets and in seconds, and whether the lag is unknown. A stopped
-partition has 4. Up to 5 more are there of a partition that is FAILED, has lost or dropped records, or needs a person's consent. With a mirror come about 70, 25 of them its kinds of events. So
+partition has 4. Up to 7 more are there of a partition that is behind, has open transactions, is FAILED, has lost or dropped records, or needs a person's consent. With a mirror come about 70, 25 of them its kinds of events. So
 a mirror has about 35,100 with 5,000 partitions. Where that is too many, let Prometheus drop clustermirror_partition_.* (metric_relabel_configs): the alarms need none of them, people
 at a dashboard do.
 

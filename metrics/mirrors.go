@@ -70,6 +70,7 @@ func (g gauges) mirror(s *mirror.Status) {
 		g.yes(mirrorSourceBack, !s.OldSource.Returned.IsZero(), name, g.cluster)
 		g.set(mirrorSplitBrain, float64(sum.splitBrain), name, g.cluster)
 	}
+	g.atRisk(s)
 	if s.FetchRate > 0 {
 		g.set(mirrorFetchRate, float64(s.FetchRate), name, g.cluster)
 	}
@@ -79,6 +80,30 @@ func (g gauges) mirror(s *mirror.Status) {
 	g.sync(name, "groups", s.Taken, &s.Metadata.Groups, follows)
 	g.sync(name, "settings", s.Taken, &s.Metadata.Configs, follows)
 	g.sync(name, "rules", s.Taken, &s.Metadata.ACLs, follows)
+}
+
+// atRisk sends what a failover now would lose, as far as it is known of every copy, and how long it would take.
+func (g gauges) atRisk(s *mirror.Status) {
+	risk, name := s.AtRisk(), s.Mirror
+	if risk.Partitions > 0 && risk.UnknownOffsets == 0 {
+		g.set(mirrorRPOOffsets, float64(risk.Offsets), name, g.cluster)
+	}
+	if risk.Partitions > 0 && risk.UnknownBytes == 0 {
+		g.set(mirrorRPOBytes, float64(risk.Bytes), name, g.cluster)
+	}
+	if !risk.Seen.IsZero() {
+		g.set(mirrorRPOMeasured, max(0, s.Taken.Sub(risk.Seen)).Seconds(), name, g.cluster)
+	}
+	longest, measured := mirror.PredictFailover(s.Failovers)
+	if !measured {
+		return
+	}
+	last := s.Failovers[len(s.Failovers)-1]
+	g.set(mirrorPredicted, longest.Took.Seconds(), name, g.cluster)
+	g.set(mirrorFailover, last.Took.Seconds(), name, g.cluster)
+	for _, step := range last.Steps {
+		g.set(mirrorStep, step.Took.Seconds(), name, step.Step, g.cluster)
+	}
 }
 
 func (g gauges) sync(name, part string, now time.Time, s *mirror.SyncStatus, follows bool) {
@@ -158,6 +183,12 @@ func (g gauges) partition(p *mirror.PartitionStatus) {
 		g.yes(partitionLagUnknown, p.LagOffsets == mirror.Unknown, name, topic, number)
 		if p.LagOffsets != mirror.Unknown {
 			g.set(partitionLag, float64(p.LagOffsets), name, topic, number)
+		}
+		if n := p.LagBytes(); n > 0 {
+			g.set(partitionLagBytes, float64(n), name, topic, number)
+		}
+		if n := len(p.InFlight); n > 0 {
+			g.set(partitionOpen, float64(n), name, topic, number)
 		}
 		if p.LagTime != mirror.Unknown {
 			g.set(partitionLagSeconds, p.LagTime.Seconds(), name, topic, number)

@@ -66,6 +66,17 @@ var (
 	syncSkipped = ofCluster("mirror_sync_skipped", "What the last look at this part left alone.", "mirror", "part")
 )
 
+// What a failover now would lose, and how long it would take.
+var (
+	mirrorRPOOffsets = ofCluster("mirror_rpo_offsets", "Offsets that the source has and copies do not hold, over all partitions. Absent while it is unknown of any.", "mirror")
+	mirrorRPOBytes   = ofCluster("mirror_rpo_bytes",
+		"About how many bytes mirror_rpo_offsets are, by the mean size of what was copied last. Absent while it is unknown of any partition.", "mirror")
+	mirrorRPOMeasured = ofCluster("mirror_rpo_measured_age_seconds", "How old the oldest of the source ends is that mirror_rpo_offsets and mirror_rpo_bytes are counted from. Absent when there is none.", "mirror")
+	mirrorPredicted   = ofCluster("mirror_failover_predicted_seconds", "How long a failover is expected to take: the longest that was measured. Absent until one was.", "mirror")
+	mirrorFailover    = ofCluster("mirror_failover_last_seconds", "How long the last failover took, from the moment at which the process was told until the last partition was open. Absent until one was measured.", "mirror")
+	mirrorStep        = ofCluster("mirror_failover_last_step_seconds", "What each step of it took, of the partition that was open last. Absent until one was measured.", "mirror", "step")
+)
+
 // Counted in this process.
 var (
 	lostOffsets       = ofCluster("mirror_lost_offsets_total", "Offsets that were gone at the source before they were copied.", "mirror")
@@ -85,6 +96,10 @@ var (
 	partitionLagSeconds = series("partition_lag_seconds",
 		"Seconds since the last moment at which the copy held everything then known at the "+
 			"source. Absent when there is none.", "mirror", "topic", "partition")
+	partitionLagBytes = series("partition_lag_bytes",
+		"About how many bytes partition_lag_offsets are, by the mean size of what was copied last. "+
+			"Absent while it is not known, and where there are none.", "mirror", "topic", "partition")
+	partitionOpen       = series("partition_open_transactions", "Transactions that are open in the copy: a failover aborts them. Absent where there are none.", "mirror", "topic", "partition")
 	partitionLagUnknown = series("partition_lag_unknown", "1: the lag in offsets cannot be measured now.", "mirror", "topic", "partition")
 	partitionAttempts   = series("partition_failed_attempts",
 		"Attempts of a FAILED partition that have failed. Absent of others, and of one "+

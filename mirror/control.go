@@ -167,6 +167,9 @@ type NodeReport struct {
 	DestinationID string    // cluster id
 	Trouble       []string  // of whole topics, one line each
 	GroupsSeen    time.Time // when it last looked at groups on both sides; zero: never
+	OffsetBytes   float64   `json:",omitempty"` // bytes that an offset has on the average, in what it copied last; 0: it has copied nothing
+	// Failovers are those that were measured, the oldest first (Status.Failovers).
+	Failovers []MeasuredFailover `json:",omitempty"`
 	// How the parts of metadata sync stand; nil: it did not say.
 	Groups, Settings, AccessRules *SyncReport
 	// Torn are the transactions that a stop would tear apart, as far as this process knows its copies: it looks while its source does not answer and a transaction is open. Nil: it has not looked.

@@ -574,6 +574,10 @@ func (d Description) String() string {
 	if len(d.Groups) > 0 {
 		t.line("%s", d.groupsLine())
 	}
+	if line := d.riskLine(); line != "" {
+		t.line("%s", line)
+		t.line("%s", predictionLine(d.Prediction(), d.Taken))
+	}
 	if len(d.Nodes) > 0 {
 		var rows [][]string
 		for _, n := range d.Nodes {

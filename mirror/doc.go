@@ -108,6 +108,9 @@ and has to be named, because there is no default. Package mirror/dropped gives t
 A failover (Failover, ExecuteFailover, Admin.Stop) makes no call to the source: it may be dead. Where a part of it still answers, FailoverOptions.Drain lets those partitions copy on, each by itself, until they have all that
 the source has, or the time is over; the others are stopped at once. The end of that time is kept with the stop in the Control, so the next process goes on with it, and a stop without a drain ends it.
 
+What would be lost now is in Status.AtRisk (Age, Offsets, about how many Bytes, OpenTransactions, and how old that knowledge is), from what was heard anyway. Each failover is measured, step by step
+(FailoverReport.Steps, Status.Failovers); the plan and Describe say what the next one is expected to take: the longest of the last few, by whichever process of the mirror, and unknown until one was measured.
+
 What producers write between "caught up" and "stopped" is missing afterwards, so a planned move needs a fence. Promote raises one at the source (package mirror/fence), sees by two equal looks at its ends that nobody
 writes, waits until transactions have ended, drains, looks at the ends once more, stops, and compares what it has with them: PROVED, or what is not. What goes wrong before the stop is recorded lowers the fence again, and
 the mirror goes on; what a crash leaves is ended by Promote or taken back by AbortPromotion.

@@ -24,7 +24,7 @@ func (m *Mirror) Snapshot() Snapshot {
 func (m *Mirror) snapshot() Snapshot {
 	st := m.Status()
 	s := Snapshot{Mirror: st.Mirror, SourceClusterID: st.SourceClusterID, DestinationClusterID: st.DestinationClusterID, Taken: st.Taken, SourceError: cmp.Or(m.link.troubled(), m.desk.troubled()),
-		Groups: st.Metadata.FollowedGroups, GroupsError: st.Metadata.Groups.hindered()}
+		Groups: st.Metadata.FollowedGroups, GroupsError: st.Metadata.Groups.hindered(), Failovers: st.Failovers}
 	for _, t := range st.Topics {
 		ts := TopicSnapshot{Topic: t.Topic, MirrorName: t.MirrorName}
 		if t.Err != nil {
@@ -77,6 +77,8 @@ type FailoverReport struct {
 	Partitions           []FailoverResult
 	// TornTransactions ended committed in some partitions and aborted in others, by what the copies hold up to their final offsets.
 	TornTransactions TornTransactions
+	// Steps is what Took is made of: until the stop was recorded and this process was told of it (ToldStep), and the steps of the partition that was open last. Empty if none was opened.
+	Steps []StepTime
 }
 
 // FailoverResult is what happened to one partition.
@@ -170,10 +172,34 @@ func (m *Mirror) executeFailover(ctx context.Context, plan FailoverPlan, o StopO
 	}
 	r.Took = time.Since(r.Began)
 	r.TornTransactions = m.tornNow(ctx, slices.Collect(maps.Keys(members)), plan.ClockSkew)
+	r.Steps = stepsOf(&st, members, r.Began, r.Took)
 	if len(unfinished) == 0 {
 		return r, nil
 	}
 	return r, incomplete(unfinished, waitErr)
+}
+
+// ToldStep is the first step of a FailoverReport: recording the stop, until the partition was told of it, and seeing that all are open.
+const ToldStep = "RECORD_AND_SEE"
+
+// stepsOf are the steps of the partition that was open last.
+func stepsOf(st *Status, members map[string]bool, began time.Time, took time.Duration) []StepTime {
+	var last *PartitionStatus
+	for _, t := range st.Topics {
+		for i := range t.Partitions {
+			if p := &t.Partitions[i]; members[t.Topic] && p.StopEnded.After(began) && (last == nil || p.StopEnded.After(last.StopEnded)) {
+				last = p
+			}
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	steps := slices.Clone(last.StopSteps)
+	for _, s := range steps {
+		took -= s.Took
+	}
+	return append([]StepTime{{ToldStep, took}}, steps...)
 }
 
 func topicNames(results []TopicResult) (names []string) {
@@ -374,6 +400,10 @@ func (r FailoverReport) String() string {
 		t.table([]string{"PARTITION", "STATE", "FINAL OFFSET", "LME", "OPENS AT", "NOT MIRRORED", "ABORTS", "RESULT"}, rows)
 		t.line("")
 		t.line("NOT MIRRORED counts offsets below the source's end as last seen; what the source took after that moment is not known here.")
+	}
+	if len(r.Steps) > 0 {
+		t.line("")
+		t.line("STEPS of the partition that was open last: %s", stepsText(r.Steps))
 	}
 	if len(notes) > 0 {
 		t.line("")

@@ -27,10 +27,7 @@ func (g *gathering[T]) add(item T) {
 // take waits for items; ok is false when ctx ended.
 func (g *gathering[T]) take(ctx context.Context) (items []T, ok bool) {
 	for {
-		g.mu.Lock()
-		items, g.items = g.items, nil
-		g.mu.Unlock()
-		if len(items) > 0 {
+		if items = g.there(); len(items) > 0 {
 			return items, true
 		}
 		select {
@@ -39,6 +36,14 @@ func (g *gathering[T]) take(ctx context.Context) (items []T, ok bool) {
 		case <-g.wake:
 		}
 	}
+}
+
+// there are the items that are there now.
+func (g *gathering[T]) there() (items []T) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	items, g.items = g.items, nil
+	return items
 }
 
 // semaphore bounds how many calls run at once.

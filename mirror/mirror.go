@@ -41,6 +41,7 @@ type Mirror struct {
 	answering answering
 	returning returning
 	looks     firstLooks
+	failovers failovers
 	link      *link
 	asks      semaphore
 	kick      chan struct{} // capacity 1: reconcile now
@@ -920,6 +921,8 @@ type Status struct {
 	Throttled            time.Duration // sum of the pauses that brokers of the source have asked for in this process, because of quotas there
 	OldSource            *OldSource    // how the cluster is that stopped topics were copied from; nil: it is not looked at
 	Promotion            *Promotion    // one that is under way, as this process has read it last; nil: none is
+	// Failovers are those that were measured, the last few of this mirror's processes, the oldest first. PredictFailover says what the next one is expected to take.
+	Failovers []MeasuredFailover
 }
 
 // TopicStatus is one topic of a mirror.
@@ -941,6 +944,7 @@ func (m *Mirror) Status() Status {
 	s.OldSource = m.returning.status()
 	s.FetchRate, _ = m.link.allowance.limit()
 	s.Throttled = m.link.throttledFor()
+	s.Failovers = m.failovers.now()
 	m.mu.Lock()
 	s.Fenced, s.Promotion = m.fenced, m.promotion
 	type pair struct {

@@ -50,6 +50,8 @@ type FailoverPlan struct {
 	GroupsUnlooked []string `json:"groupsUnlooked,omitempty"`
 	// Drain is FailoverOptions.Drain: what the copies get meanwhile is less loss than the plan says.
 	Drain time.Duration `json:"drainNanoseconds,omitempty"`
+	// Predicted is what it is expected to take, step by step: the longest failover that was measured; nil: none was.
+	Predicted *MeasuredFailover `json:"predicted,omitempty"`
 	// TornPolicy is FailoverOptions.Torn, "" for TornAbort. With TornRefuse the failover looks again, and is refused if anything is torn then.
 	TornPolicy TornPolicy `json:"tornPolicy,omitempty"`
 	// TornTransactions would end committed in some partitions and aborted in others (Torn is about topics). What clocks may differ by is in ClockSkew.
@@ -99,7 +101,7 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 	plan := FailoverPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(), SourceError: s.SourceError,
 		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{}, Partial: o.Partial, Torn: []string{},
-		Unwanted: s.Unwanted, Reason: o.Reason, Drain: o.Drain, TornPolicy: o.Torn.stored(), ClockSkew: o.ClockSkew,
+		Unwanted: s.Unwanted, Reason: o.Reason, Drain: o.Drain, Predicted: predicted(s.Failovers), TornPolicy: o.Torn.stored(), ClockSkew: o.ClockSkew,
 	}
 	var known int64
 	never := false
@@ -270,6 +272,7 @@ func (p FailoverPlan) String() string {
 	if line := p.groupsLine(); line != "" {
 		t.line("%s", line)
 	}
+	t.line("%s", predictionLine(p.Predicted, p.Taken))
 	if p.Drain > 0 {
 		t.line("DRAIN, at most %v: partitions whose source answers are mirrored on until they have all that it has, each by itself; the others are stopped at once.", p.Drain)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -151,6 +152,11 @@ func (g *reporting) readEarlier(ctx context.Context) earlierReports {
 	if err != nil {
 		return found
 	}
+	for _, n := range all.Nodes {
+		if n.Mirror == g.m.cfg.Name {
+			g.m.failovers.remember(n.Failovers) // of whichever owner: the next failover is this process's
+		}
+	}
 	for _, p := range all.Partitions {
 		if p.Mirror == g.m.cfg.Name && p.Owner == g.m.cfg.Owner && !p.SourceSeen.IsZero() {
 			found[TopicPartition{p.Topic, p.Partition}] = p
@@ -197,6 +203,7 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 		SourceError: cmp.Or(m.link.troubled(), m.desk.troubled(), m.desk.unasked()), GroupsSeen: s.Metadata.Groups.At,
 		Node: m.cfg.Node, Version: m.cfg.Version, Groups: s.Metadata.Groups.report(), Settings: s.Metadata.Configs.report(), AccessRules: s.Metadata.ACLs.report(),
 	}
+	node.Failovers = s.Failovers
 	measured := max(endsAfter, 2*m.fetchWait()) // how old the newest answer about a partition that is fetched may be
 	var partitions []PartitionReport
 	troubles := 0
@@ -214,6 +221,7 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 			}
 		}
 		for _, p := range t.Partitions {
+			node.OffsetBytes = max(node.OffsetBytes, math.Round(p.OffsetBytes))
 			r := PartitionReport{
 				Mirror: p.Mirror, Topic: p.Topic, Partition: p.Partition, TopicID: p.TopicID, Owner: m.cfg.Owner, State: p.State, Reason: shorten(p.Reason), RetryAttempt: p.RetryAttempt,
 				SourceEnd: p.SourceEnd, SourceSeen: p.SourceSeen, DestinationStart: p.Start, DestinationEnd: p.Replicated, LostFrom: p.LostFrom, LostTo: p.LostTo, At: s.Taken,

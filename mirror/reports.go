@@ -25,24 +25,26 @@ func reportWriter(owner string) string { return reporterPrefix + owner }
 
 type (
 	nodeReportValue struct {
-		Version       int               `json:"version"`
-		Host          string            `json:"host,omitempty"`
-		PID           int               `json:"pid,omitempty"`
-		Opened        time.Time         `json:"opened,omitzero"`
-		Seen          time.Time         `json:"seen,omitzero"`
-		Interval      int64             `json:"intervalMs,omitempty"` // milliseconds
-		Refresh       int64             `json:"refreshMs,omitempty"`  // milliseconds
-		SourceError   string            `json:"sourceError,omitempty"`
-		DestinationID string            `json:"destinationId,omitempty"`
-		Trouble       []string          `json:"trouble,omitempty"`
-		GroupsSeen    time.Time         `json:"groupsSeen,omitzero"`
-		Node          string            `json:"node,omitempty"`
-		Program       string            `json:"program,omitempty"`
-		Measured      time.Time         `json:"measured,omitzero"`
-		Groups        *syncValue        `json:"groups,omitempty"`
-		Settings      *syncValue        `json:"settings,omitempty"`
-		AccessRules   *syncValue        `json:"accessRules,omitempty"`
-		Torn          *TornTransactions `json:"torn,omitempty"`
+		Version       int                `json:"version"`
+		Host          string             `json:"host,omitempty"`
+		PID           int                `json:"pid,omitempty"`
+		Opened        time.Time          `json:"opened,omitzero"`
+		Seen          time.Time          `json:"seen,omitzero"`
+		Interval      int64              `json:"intervalMs,omitempty"` // milliseconds
+		Refresh       int64              `json:"refreshMs,omitempty"`  // milliseconds
+		SourceError   string             `json:"sourceError,omitempty"`
+		DestinationID string             `json:"destinationId,omitempty"`
+		Trouble       []string           `json:"trouble,omitempty"`
+		GroupsSeen    time.Time          `json:"groupsSeen,omitzero"`
+		Node          string             `json:"node,omitempty"`
+		Program       string             `json:"program,omitempty"`
+		Measured      time.Time          `json:"measured,omitzero"`
+		OffsetBytes   float64            `json:"offsetBytes,omitempty"`
+		Failovers     []MeasuredFailover `json:"failovers,omitempty"`
+		Groups        *syncValue         `json:"groups,omitempty"`
+		Settings      *syncValue         `json:"settings,omitempty"`
+		AccessRules   *syncValue         `json:"accessRules,omitempty"`
+		Torn          *TornTransactions  `json:"torn,omitempty"`
 	}
 	syncValue struct {
 		Off     string    `json:"off,omitempty"`
@@ -103,7 +105,7 @@ func (s *stateText) UnmarshalText(b []byte) error {
 func (n NodeReport) change() (keyedlog.Change, error) {
 	return reportChange(controlKey{recordType: nodeReportRecord, names: []string{n.Owner, n.Mirror}}, nodeReportValue{Version: controlVersion, Host: validText(n.Host), PID: n.PID,
 		Opened: storedTime(n.Opened), Seen: storedTime(n.Seen), Interval: n.Interval.Milliseconds(), Refresh: n.Refresh.Milliseconds(), SourceError: validText(n.SourceError), DestinationID: validText(n.DestinationID), Trouble: validTexts(n.Trouble),
-		GroupsSeen: storedTime(n.GroupsSeen), Node: validText(n.Node), Program: validText(n.Version), Measured: storedTime(n.Measured), Groups: n.Groups.value(), Settings: n.Settings.value(),
+		GroupsSeen: storedTime(n.GroupsSeen), Node: validText(n.Node), Program: validText(n.Version), Measured: storedTime(n.Measured), OffsetBytes: n.OffsetBytes, Failovers: n.Failovers, Groups: n.Groups.value(), Settings: n.Settings.value(),
 		AccessRules: n.AccessRules.value(), Torn: n.Torn.valid()})
 }
 
@@ -222,7 +224,7 @@ func readReports(v keyedlog.View) (Reports, error) {
 		}
 		r.Nodes = append(r.Nodes, NodeReport{Owner: k.names[0], Mirror: k.names[1], Host: n.Host, PID: n.PID, Opened: n.Opened, Seen: n.Seen,
 			Interval: time.Duration(n.Interval) * time.Millisecond, Refresh: time.Duration(n.Refresh) * time.Millisecond, SourceError: n.SourceError,
-			DestinationID: n.DestinationID, Trouble: n.Trouble, GroupsSeen: n.GroupsSeen, Node: n.Node, Version: n.Program, Measured: n.Measured, Groups: n.Groups.report(),
+			DestinationID: n.DestinationID, Trouble: n.Trouble, GroupsSeen: n.GroupsSeen, Node: n.Node, Version: n.Program, Measured: n.Measured, OffsetBytes: n.OffsetBytes, Failovers: n.Failovers, Groups: n.Groups.report(),
 			Settings: n.Settings.report(), AccessRules: n.AccessRules.report(), Torn: n.Torn})
 		return nil
 	})

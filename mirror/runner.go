@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +51,8 @@ type runner struct {
 	movedEnd    int64
 
 	caughtUp time.Time // the last moment at which the copy held everything then known, as far as the link knows
+	stops    stopTimes
+	sizes    meanSize // of what was copied last
 }
 
 // SourceView is the core's view of the source partition.
@@ -115,10 +118,32 @@ func (r *runner) run() {
 func (r *runner) handle(ev partition.Event) {
 	r.coreMu.Lock()
 	r.effects = append(r.effects[:0], r.core.Step(time.Now(), ev)...)
+	state, step := r.core.Where()
 	r.coreMu.Unlock()
+	r.measure(&ev, state, step)
 	for i := range r.effects {
 		r.do(&r.effects[i])
 		r.effects[i] = partition.Effect{}
+	}
+}
+
+// measure notes how long the steps of a stop take.
+func (r *runner) measure(ev *partition.Event, state statemachine.State, step string) {
+	now := time.Now()
+	halted := slices.ContainsFunc(r.effects, func(e partition.Effect) bool { return e.Kind == partition.Halt })
+	r.seenMu.Lock()
+	told := r.stops.told
+	begins, ends, opened := r.stops.observe(now, ev, state, step, halted)
+	if begins {
+		told = now
+	}
+	steps := r.stops.steps
+	r.seenMu.Unlock()
+	if begins {
+		r.m.failovers.begins(r, now)
+	}
+	if ends {
+		r.m.failovers.ends(r, told, now, opened, steps)
 	}
 }
 
@@ -128,6 +153,7 @@ func (r *runner) close() {
 	r.closed = true
 	r.mu.Unlock()
 	r.m.link.remove(r.tp)
+	r.m.failovers.ends(r, time.Time{}, time.Time{}, false, nil)
 	r.seenMu.Lock()
 	if r.retry != nil {
 		r.retry.Stop()
@@ -180,9 +206,13 @@ func (r *runner) do(e *partition.Effect) {
 		r.m.link.remove(r.tp)
 
 	case partition.Append:
+		before, size := r.log.End(), len(e.Bytes) // the bytes are the log's from here on
 		err := r.change(func(ctx context.Context) error { return r.log.Append(ctx, e.Epoch, e.Bytes) })
 		if err == nil {
 			r.noteMoved()
+			r.seenMu.Lock()
+			r.sizes.add(int64(size), r.log.End()-before)
+			r.seenMu.Unlock()
 		}
 		r.done(e.Token, err)
 	case partition.Truncate:
@@ -504,6 +534,7 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	healthy, answered := r.m.link.healthy(r.tp)
 	r.seenMu.Lock()
 	next, owner, dropped, inStep := r.retryAt, r.owner, r.dropped, r.caughtUp
+	steps, stopEnded, sizes := slices.Clone(r.stops.steps), r.stops.ended, r.sizes
 	halted, refusal := r.halted, r.refusal
 	if healthy && answered.After(r.answered) {
 		r.answered = answered
@@ -519,6 +550,7 @@ func (r *runner) status(now time.Time) PartitionStatus {
 		SourceClusterID: c.Source.ClusterID, SourceTopicID: c.Source.TopicID, SourceLeader: c.Source.LeaderID, SourceLeaderEpoch: c.Source.LeaderEpoch,
 		SourceStart: c.Source.LogStart, SourceEnd: c.Source.HighWatermark, SourceSeen: c.SourceSeen, NoEpochChecks: c.NoEpochs,
 		LagOffsets: Unknown, LagTime: Unknown, NothingLeft: c.NothingLeft, LostFrom: c.LostFrom, LostTo: c.LostTo, DroppedFrom: dropped.From, DroppedTo: dropped.To, LME: c.LME, ResetAt: c.ResetAt,
+		StopSteps: steps, StopEnded: stopEnded, OffsetBytes: sizes.mean(),
 	}
 	if c.Record.State == statemachine.Failed && c.Record.RetryAttempt != statemachine.NonRetryable {
 		s.NextRetry = next

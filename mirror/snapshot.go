@@ -28,6 +28,7 @@ type Snapshot struct {
 	GroupsError          string              // why groups are not followed, or not now; "" if they are
 	Transactions         *TransactionLook    // for PlanFailover: what the copies hold of transactions; nil: nobody has looked
 	Evidence             []Evidence          // for PlanFailback, at most one for a partition
+	Failovers            []MeasuredFailover  // that were measured (Status.Failovers): what the next one is expected to take is the longest of them
 }
 
 // TopicSnapshot is one member of the mirror. It has no partitions in the Snapshot when its logs cannot be opened; Reason says why.

@@ -43,6 +43,7 @@ type PartitionStatus struct {
 	NoEpochChecks     bool      // the source cannot answer epoch questions: "no divergence checks"
 
 	LagOffsets   int64         // SourceEnd − Replicated, never below 0; Unknown when it cannot be known (never measured, denied, failed)
+	OffsetBytes  float64       // bytes that an offset has on the average, in what this process copied last; 0: it has copied nothing
 	LagTime      time.Duration // now − the last moment at which the copy held everything then known at the source; Unknown when there is none
 	LagUnknown   time.Time     // since when the lag cannot be measured; zero: it can
 	NothingLeft  bool          // the source end lies above End, and an empty fetch proved that there is nothing to read in between (F-05)
@@ -55,8 +56,14 @@ type PartitionStatus struct {
 	Aborts       []AbortMarker                 // written by the last stop
 	ResetAt      int64                         // offset of the MIRROR_PID_RESET of the last stop, Unknown if none
 
+	StopSteps []StepTime // of the last stop in this process, or the one under way: how long each took; nil: there was none
+	StopEnded time.Time  // when that was over; zero: it is not
+
 	GroupsUnlooked bool // its groups were not looked at since its mirroring began: what the source has of them is not known. False where groups are not followed at all, and of a STOPPED one
 }
+
+// LagBytes is about how many bytes LagOffsets are, by OffsetBytes; Unknown where one of the two is.
+func (p *PartitionStatus) LagBytes() int64 { return bytesOf(p.LagOffsets, p.OffsetBytes) }
 
 // Transaction is one in-flight transaction of the copy.
 type Transaction struct {

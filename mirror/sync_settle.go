@@ -48,12 +48,16 @@ const leastSettle = time.Second
 // settleGap is how long partitions that are stopped wait for those before them: a destination that does not answer must not make one stop wait for the other's whole bound.
 const settleGap = time.Second
 
+// settleTogether is how long a partition that is stopped waits for others: they are stopped together, and groups are looked at once for all of them.
+const settleTogether = time.Millisecond
+
 func (g *groupSync) settleLoop() {
 	for {
 		items, ok := g.q.take(g.m.ctx)
-		if !ok {
+		if !ok || !g.m.pause(g.m.ctx, settleTogether) {
 			return
 		}
+		items = append(items, g.q.there()...)
 		done := make(chan struct{})
 		g.m.spawn(func() {
 			defer close(done)

@@ -50,3 +50,6 @@ func (c *Core) Status() Status {
 	}
 	return s
 }
+
+// Where is the state that the partition is in, and the step of PREPARING or STOPPING; it may be called between Steps only, and copies nothing.
+func (c *Core) Where() (state statemachine.State, step string) { return c.rec.State, c.step }
