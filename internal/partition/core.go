@@ -245,7 +245,7 @@ func (c *Core) done(e *Event) {
 		c.answered(e)
 		return
 	}
-	kind, replicated := c.busyKind, c.log.Replicated
+	kind, replicated, failed := c.busyKind, c.log.Replicated, e.Err // a held reply takes e's place
 	c.busy, c.busyKind = Token{}, 0
 	c.applied(kind, e)
 	switch {
@@ -257,9 +257,10 @@ func (c *Core) done(e *Event) {
 		c.held = false
 		c.cur, c.reply = c.reply, Event{}
 		c.fetched(&c.cur)
+		c.besideDone(kind, failed)
 	default:
 		c.evaluate()
-		c.besideDone(kind, e.Err)
+		c.besideDone(kind, failed)
 		if c.log.Replicated > replicated { // what was put off until then can go on
 			c.caughtUpNow()
 			c.followStart()

@@ -255,7 +255,7 @@ func (w *World) Restored(at At, batches []Batch) {
 	for _, b := range batches {
 		v := l.ever[b.Bytes]
 		for _, o := range l.ever { // what compaction had taken is in its place again
-			if o.died == v.died && o.Base >= l.end && o.Last < b.Base {
+			if o.died == v.died && o.Base >= l.end && o.Last <= b.Last && o != v {
 				o.born, o.died, l.alive = l.line, never, append(l.alive, o)
 			}
 		}
