@@ -118,7 +118,8 @@ type brokerSide struct {
 	partition mirror.TopicPartition
 	target    replicareader.Target
 	reader    *replicareader.Reader
-	brokers   []int32 // in sync
+	brokers   []int32 // in sync; then those that answered
+	others    []int32 // that hold a copy too
 }
 
 // copies finds the copies of topics at the cluster of --bootstrap-server. What the cluster does not have is absent.
@@ -134,10 +135,20 @@ func (p *program) copies(ctx context.Context, topics []string) (map[mirror.Topic
 	for _, t := range found {
 		for _, q := range t.Partitions {
 			tp := mirror.TopicPartition{Topic: t.Topic, Partition: q.Partition}
-			all[tp] = &brokerSide{tp, replicareader.Target{Topic: t.Topic, ID: mirror.TopicID(t.ID), Partition: q.Partition}, reader, slices.DeleteFunc(slices.Clone(q.ISR), func(id int32) bool { return id == q.Leader })}
+			side := &brokerSide{partition: tp, target: replicareader.Target{Topic: t.Topic, ID: mirror.TopicID(t.ID), Partition: q.Partition}, reader: reader}
 			if q.Leader >= 0 { // first, as what readers read
-				all[tp].brokers = append([]int32{q.Leader}, all[tp].brokers...)
+				side.brokers = append(side.brokers, q.Leader)
 			}
+			for _, id := range slices.Concat(q.ISR, q.Replicas) {
+				switch {
+				case slices.Contains(side.brokers, id), slices.Contains(side.others, id):
+				case slices.Contains(q.ISR, id):
+					side.brokers = append(side.brokers, id)
+				default:
+					side.others = append(side.others, id)
+				}
+			}
+			all[tp] = side
 		}
 	}
 	return all, nil
@@ -155,8 +166,17 @@ func (s *brokerSide) Partition() mirror.TopicPartition { return s.partition }
 // perBroker is how long one broker is waited for: the node of a dark copy is among them, and clients do not reach it.
 const perBroker = 10 * time.Second
 
-// Bounds are what all brokers in sync hold that answer.
+// Bounds are what all brokers in sync hold that answer. Of a dark copy clients are told that the mirror's node alone is in sync, which they do not reach: then it is what the other brokers hold.
 func (s *brokerSide) Bounds(ctx context.Context) (verify.Bounds, error) {
+	b, err := s.bounds(ctx)
+	if err != nil && ctx.Err() == nil && len(s.others) > 0 {
+		s.brokers, s.others = s.others, nil
+		return s.bounds(ctx)
+	}
+	return b, err
+}
+
+func (s *brokerSide) bounds(ctx context.Context) (verify.Bounds, error) {
 	var b verify.Bounds
 	var answered []int32
 	var failed []error
@@ -179,7 +199,7 @@ func (s *brokerSide) Bounds(ctx context.Context) (verify.Bounds, error) {
 		return b, err
 	}
 	if len(answered) == 0 {
-		return b, fmt.Errorf("no broker in sync tells what it has of %s: %w", s.target, errors.Join(failed...))
+		return b, fmt.Errorf("no broker tells what it has of %s: %w", s.target, errors.Join(failed...))
 	}
 	s.brokers, b.Local = answered, b.Start
 	b.End = max(b.Start, b.End)
@@ -202,7 +222,7 @@ func (s *brokerSide) Read(ctx context.Context, from int64, most int) ([]byte, er
 		}
 		failed = append(failed, err)
 	}
-	return nil, fmt.Errorf("no broker in sync shows %s at %d: %w", s.target, from, errors.Join(failed...))
+	return nil, fmt.Errorf("no broker shows %s at %d: %w", s.target, from, errors.Join(failed...))
 }
 
 // verifyFailback is the last step of a failback that was waited for. Whatever it finds, the failback is done.
