@@ -357,7 +357,8 @@ func (m *member) untold(n gap, what ...string) []gap {
 // owes notes that records have to be told of, from the log's start on.
 func (m *member) owes(what string, v *version, start int64) {
 	if v.Kind == Data {
-		m.need[what] = append(m.need[what], m.untold(gap{max(v.Base, start), v.Last + 1}, what)...)
+		as := []string{what, "lost"}[:1+map[string]int{"hole": 1}[what]] // what was told as lost before the policy was changed to keep is known to be
+		m.need[what] = append(m.need[what], m.untold(gap{max(v.Base, start), v.Last + 1}, as...)...)
 	}
 }
 
