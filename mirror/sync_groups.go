@@ -79,12 +79,13 @@ type followedPartition struct {
 	topicID TopicID // the source's, that the copy is of
 }
 
-// copyOf is what Decide has to know of a partition's log, and the status of the partition that it was taken with.
+// copyOf is what Decide has to know of a partition's log, and the status of the partition that it was taken with. What the log has beyond what this process knows to be there may be clients' records, if
+// somebody has opened it: no group goes behind them.
 func (r *runner) copyOf() (metadatasync.Copy, partition.Status) {
 	r.coreMu.Lock()
-	st := r.core.Status()
+	st, known := r.core.Status(), r.core.Log().End
 	r.coreMu.Unlock()
-	c := metadatasync.Copy{Start: r.log.Start(), Replicated: r.log.Replicated(), End: r.log.End(), LeaderEpoch: r.log.LeaderEpoch()}
+	c := metadatasync.Copy{Start: r.log.Start(), Replicated: min(r.log.Replicated(), known), End: min(r.log.End(), known), LeaderEpoch: r.log.LeaderEpoch()}
 	epochs := sync.OnceValue(func() *logtrunc.Cache { return logtrunc.NewCache(st.Epochs...) })
 	c.EpochBelow = func(offset int64) int32 { return epochs().EpochAt(offset - 1) }
 	c.EpochEnd = func(epoch int32) int64 {

@@ -166,6 +166,23 @@ func TestF57GroupThatWorksAtTheDestinationIsNotMoved(tt *testing.T) {
 	})
 }
 
+// Somebody opens the log of a copy and writes to it, and the mirror has no occasion to see that: no group goes behind what they wrote, however far it is at the source.
+func TestF57NoGroupGoesBehindWhatClientsWroteInATakenLog(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		m := copying(tt, 1, 100)
+		m.a.commit("g", t(0), 50)
+		refreshes(2)
+		m.b.at("g", t(0), 50)
+		if err := m.b.log("t", 0).Open(tt.Context()); err != nil {
+			tt.Fatal(err)
+		}
+		m.b.produce("t", 0, "a client's", "another one")
+		m.a.commit("g", t(0), 102)
+		refreshes(3)
+		m.b.at("g", t(0), 100)
+	})
+}
+
 func TestF57NothingMovesAfterTheCutOver(tt *testing.T) {
 	bubble(tt, func(tt *testing.T) {
 		m := copying(tt, 2, 1000)

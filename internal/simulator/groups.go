@@ -97,13 +97,17 @@ func (g *groups) settled(r *runner, name string) bool {
 // place commits a group's offset.
 func (w *world) place(name string, l *partitionLog, at metadatasync.Offset, who model.Who) {
 	p := w.groups.find(name, l)
-	if p == nil {
+	forgotten := p == nil
+	if forgotten {
 		p = &placed{name: name, l: l}
 		w.groups.placed = append(w.groups.placed, p)
-		for _, k := range w.groups.memories { // it was forgotten, and who commits just that again cannot be told from the mirror
-			if who == model.Clients && k.l == l && k.name == name && (k.Wrote == at.Offset || k.Before == at.Offset && !k.Theirs) {
-				w.tell(func(m *model.World) { m.Aims(model.Of{Mirror: k.m.name, At: l.at}, name, at.Offset) })
-			}
+	}
+	for _, k := range w.groups.memories { // who commits just what the mirror has written, or replaced, cannot be told from it: where the group was forgotten, or it is not known whether the write was done
+		if who != model.Clients || k.l != l || k.name != name {
+			continue
+		}
+		if forgotten && k.Wrote == at.Offset || (forgotten || k.Wrote != k.Before) && k.Before == at.Offset && !k.Theirs {
+			w.tell(func(m *model.World) { m.Aims(model.Of{Mirror: k.m.name, At: l.at}, name, at.Offset) })
 		}
 	}
 	p.at, p.who, p.left = at, who, false
@@ -251,7 +255,7 @@ func (r *runner) follow(name string, source metadatasync.Offset, of statemachine
 		return
 	}
 	r.w.tell(func(m *model.World) { m.Saw(r.of, name, of.String(), source.Offset, source.LeaderEpoch) })
-	r.move(k, metadatasync.Look{Source: &source, Copy: r.copyOf(r.l.high, r.l.end), Topic: of, Memory: k.Memory, First: k.episode != r.episode}, r.quiesced)
+	r.move(k, metadatasync.Look{Source: &source, Copy: r.copyOf(min(r.l.high, r.core.Log().End), min(r.l.end, r.core.Log().End)), Topic: of, Memory: k.Memory, First: k.episode != r.episode}, r.quiesced)
 	k.episode, k.left = r.episode, left
 }
 
