@@ -46,10 +46,11 @@ func (w *World) Committed(at At, who Who, name string, offset int64, epoch int32
 	g.offset, g.who = offset, who
 }
 
-// Aims: a mirror is about to move a group there. Whoever commits just that cannot be told from it, unless it knows that the move was not done (−1): then what is there is theirs.
+// Aims: a mirror is about to move a group there. Whoever commits just that cannot be told from it, unless it knows that the move was not done (−1): then what is there is theirs, but for what the move was
+// to bring forward.
 func (w *World) Aims(of Of, name string, offset int64) {
 	if g := w.group(of.At, name); offset < 0 && g != nil && g.who != Mirror {
-		g.theirs = true
+		g.theirs = g.theirs || g.offset >= w.member(of).aims[name]-1
 	}
 	w.member(of).aims[name] = offset + 1
 }
