@@ -118,6 +118,23 @@ func parse(name, text string) (*mutant, error) {
 	return newMutant(p)
 }
 
+// The mutants of this tree apply to it, also where nobody has the time to run them.
+func TestPatchesApply(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	patches, err := overlay.Read(filepath.Join(root, "testdata", "mutants"))
+	if err != nil || len(patches) == 0 {
+		t.Fatal(len(patches), err)
+	}
+	for _, p := range patches {
+		if _, err := overlay.Patched(root, p); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A test that hung is red, but for one that starts Kafka: it may have waited for the others on its machine.
 func TestHungTests(t *testing.T) {
 	const hung = "panic: test timed out after 2m0s\n\trunning tests:\n\t\tTestF05Sub (2m0s)\n"
