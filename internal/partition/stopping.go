@@ -536,27 +536,30 @@ func (c *Core) stopped() {
 // reopen looks whether a STOPPED log is open and opens it if not (decision 4): after a restart it may have come back closed. So it does with the clients' log of a start that only a
 // person tries again: the gate may have been on its way to be closed when it failed.
 func (c *Core) reopen() {
+	c.ifClosed(func(c *Core) {
+		if !c.logLost() {
+			c.clientsEpoch((*Core).reopenAt)
+		}
+	})
+}
+
+// ifClosed asks whose the log is, and goes on if it has to be opened.
+func (c *Core) ifClosed(then func(*Core)) {
 	c.askOwner(func(c *Core, e *Event) {
 		switch {
 		case e.Err != nil:
 			c.reopenLater(fmt.Sprintf("the destination log cannot be asked who may write it: %v", e.Err))
-			return
 		case e.Log.Owner == OwnerForeign:
 			c.reopenLater(foreignMessage)
-			return
-		}
-		if c.log.Owner == OwnerOpen {
+		case c.log.Owner == OwnerOpen:
 			c.opens, c.waiting = 0, ""
-			return
+		default:
+			then(c)
 		}
-		if c.logLost() {
-			return
-		}
-		c.clientsEpoch((*Core).reopenAt)
 	})
 }
 
-// reopenAt raises the leader epoch as far as it has to be, and opens the log.
+// reopenAt raises the leader epoch as far as it has to be, and opens the log. Its end was read to know how far: somebody may have opened it, and raised it, meanwhile.
 func (c *Core) reopenAt(epoch int32, err error) {
 	if err != nil {
 		c.reopenLater(fmt.Sprintf("%s: %v", cannotReadItsEnd, err))
@@ -566,15 +569,17 @@ func (c *Core) reopenAt(epoch int32, err error) {
 		c.reopenNow()
 		return
 	}
-	c.ask(Effect{Kind: RaiseEpoch, Epoch: epoch}, func(c *Core, e *Event) {
-		switch {
-		case e.Err != nil:
-			c.reopenLater(fmt.Sprintf("its leader epoch cannot be raised to %d, above the ones that were used: %v", epoch, e.Err))
-		case c.log.LeaderEpoch < epoch:
-			c.reopenLater(fmt.Sprintf("its leader epoch is %d after it was to be raised to %d", c.log.LeaderEpoch, epoch))
-		default:
-			c.reopenNow()
-		}
+	c.ifClosed(func(c *Core) {
+		c.ask(Effect{Kind: RaiseEpoch, Epoch: epoch}, func(c *Core, e *Event) {
+			switch {
+			case e.Err != nil:
+				c.reopenLater(fmt.Sprintf("its leader epoch cannot be raised to %d, above the ones that were used: %v", epoch, e.Err))
+			case c.log.LeaderEpoch < epoch:
+				c.reopenLater(fmt.Sprintf("its leader epoch is %d after it was to be raised to %d", c.log.LeaderEpoch, epoch))
+			default:
+				c.reopenNow()
+			}
+		})
 	})
 }
 
