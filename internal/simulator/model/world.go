@@ -390,10 +390,11 @@ func (w *World) Named(of Of, epoch int32) {
 	}
 }
 
-// Looked: the process looked at the source anew, its metadata included, and was told that the log starts there.
+// Looked: the process looked at the source anew, its metadata included, and was told that the log starts there. Who is to pause or stop does not wait for that.
 func (w *World) Looked(of Of, epoch int32, start int64) {
-	p := &w.member(of).proof
-	if epoch >= 0 && epoch < p.looked {
+	m := w.member(of)
+	p := &m.proof
+	if m.wish != WantMirroring || epoch >= 0 && epoch < p.looked {
 		return
 	}
 	p.looked, p.starts = epoch, [2]int64{p.starts[1], start}
