@@ -137,7 +137,7 @@ func (r *returning) notice(stopped []PartitionStatus) map[string]TopicID {
 		p := &stopped[i]
 		tp := TopicPartition{p.Topic, p.Partition}
 		topics[p.Topic] = cmp.Or(topics[p.Topic], p.LME.SourceTopicID)
-		r.cluster = cmp.Or(r.cluster, p.LME.SourceClusterID)
+		r.cluster = cmp.Or(r.cluster, p.LME.SourceClusterID, r.m.cfg.SourceClusterID)
 		o := had[tp]
 		if o == nil || o.episode != p.Episode {
 			o = &oldPartition{episode: p.Episode, known: Unknown, end: Unknown, toldEnd: Unknown}
@@ -158,12 +158,13 @@ func (r *returning) look(ids map[string]TopicID) {
 	ctx, stop := context.WithTimeout(r.m.ctx, r.m.cfg.CallBound)
 	defer stop()
 	names := slices.Sorted(maps.Keys(ids))
-	cluster, _, _, err := r.m.desk.who(ctx, func(_ lookStep, err error) error { return err })
+	// The desk is not asked: who answers here is no news for those who copy, and must not become the source that they expect.
+	info, err := r.m.cfg.Source.Cluster(ctx)
 	r.mu.Lock()
 	want := r.cluster
 	r.mu.Unlock()
-	if err == nil && want != "" && cluster != want {
-		err = &ClusterChangedError{Want: want, Got: cluster}
+	if err == nil && want != "" && info.ID != want {
+		err = &ClusterChangedError{Want: want, Got: info.ID}
 	}
 	var topics []SourceTopic
 	if err == nil {
@@ -195,7 +196,7 @@ func (r *returning) look(ids map[string]TopicID) {
 	}
 	now := time.Now()
 	if back := r.answered(now, err); !back.IsZero() {
-		r.m.emit(SourceReturned{EventMeta: r.m.meta(TopicPartition{Partition: Unknown}), ClusterID: cluster, Silent: back, Topics: names})
+		r.m.emit(SourceReturned{EventMeta: r.m.meta(TopicPartition{Partition: Unknown}), ClusterID: info.ID, Silent: back, Topics: names})
 	}
 	news := r.measure(now, offsets)
 	for i, tp := range news {
