@@ -29,7 +29,7 @@ type returning struct {
 type oldPartition struct {
 	episode   int32
 	known     int64     // where the source ended as far as it was known when the topic was stopped; Unknown: nothing was, until it is looked at
-	at        time.Time // as of when; zero: when it was looked at first
+	at        time.Time // as of when
 	end       int64     // at the last look; Unknown
 	producers []int64
 	told      time.Time
@@ -293,6 +293,11 @@ func (r *returning) writers(ctx context.Context, tp TopicPartition, id TopicID, 
 func (r *returning) splitBrain(tp TopicPartition) (SplitBrain, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.apart(tp)
+}
+
+// apart is splitBrain, under r.mu.
+func (r *returning) apart(tp TopicPartition) (SplitBrain, bool) {
 	o := r.partitions[tp]
 	if o == nil || o.known == Unknown || o.end <= o.known {
 		return SplitBrain{}, false
@@ -302,8 +307,14 @@ func (r *returning) splitBrain(tp TopicPartition) (SplitBrain, bool) {
 
 // of lists those of a topic whose partitions these are, as far as they are stopped.
 func (r *returning) of(topic string, partitions []PartitionStatus) (all []SplitBrain) {
-	for _, p := range partitions {
-		if b, split := r.splitBrain(TopicPartition{topic, p.Partition}); split && p.State == statemachine.Stopped {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.partitions) == 0 {
+		return nil
+	}
+	for i := range partitions {
+		p := &partitions[i]
+		if b, split := r.apart(TopicPartition{topic, p.Partition}); split && p.State == statemachine.Stopped {
 			all = append(all, b)
 		}
 	}

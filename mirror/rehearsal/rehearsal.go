@@ -42,6 +42,13 @@ type Options struct {
 	MostGivenUp int64
 }
 
+func (o *Options) check() error {
+	if o.Mirror == nil || o.Topic == "" || o.Write == nil {
+		return errors.New("rehearsal: Options.Mirror, Topic and Write have to be set")
+	}
+	return nil
+}
+
 // StepTime is how long a step took.
 type StepTime struct {
 	Step Step
@@ -89,7 +96,7 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "writable after %s\n", r.Writable.Round(time.Millisecond))
 	}
 	if r.GivenUp > 0 {
-		fmt.Fprintf(&b, "given up       %d offsets that the rehearsal wrote\n", r.GivenUp)
+		fmt.Fprintf(&b, "given up       %d offsets, the whole old copy\n", r.GivenUp)
 	}
 	if r.Err != nil {
 		fmt.Fprintf(&b, "%s\n", mirror.OneLine(r.Err.Error()))
@@ -112,8 +119,8 @@ var ErrUsed = errors.New("rehearsal: somebody else has written to the canary")
 // Rehearse fails the canary over and back, once. The report is whole also with an error, which is its Err. It ends at the latest after Bound for each step; when ctx ends before, the canary is left as it is.
 // Of one mirror and canary one rehearsal may run at a time.
 func Rehearse(ctx context.Context, o Options) (*Report, error) {
-	if o.Mirror == nil || o.Topic == "" || o.Write == nil {
-		return nil, errors.New("rehearsal: Options.Mirror, Topic and Write have to be set")
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	if o.Bound == 0 {
 		o.Bound = time.Minute

@@ -20,8 +20,11 @@ type Schedule struct {
 
 // NewSchedule makes a schedule of one rehearsal every so often. onReport, which may be nil, is called after each with a report that nobody changes any more.
 func NewSchedule(o Options, every time.Duration, onReport func(*Report)) (*Schedule, error) {
-	if o.Mirror == nil || o.Topic == "" || o.Write == nil || every <= 0 {
-		return nil, errors.New("rehearsal: a schedule needs Options.Mirror, Topic and Write, and a time between two rehearsals")
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if every <= 0 {
+		return nil, errors.New("rehearsal: a schedule needs a time between two rehearsals")
 	}
 	return &Schedule{options: o, every: every, onReport: onReport}, nil
 }
