@@ -70,7 +70,7 @@ to decide (another cluster behind the address, a recreated topic, records that w
 The plan is a pure function of what is known at that moment, and prints what would be lost, how old that knowledge is, and which transactions will be aborted. A failover
 never refuses because ends have moved since: it reports the difference. Transactions whose COMMIT had not arrived are aborted in the copy although they were committed
 at the source; this is KIP-1279's rule, and the report names them. Those that are committed in one partition and aborted in another are listed beside them as torn; with
-FailoverOptions.Torn TornRefuse the failover is refused instead.
+FailoverOptions.Torn TornRefuse the failover is refused instead, and with TornCut every copy is cut back to the newest point at which none is torn.
 
 # Failback
 
@@ -125,6 +125,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	mirror/kafkastore                  the keyed log on compacted topics
 	node                               a mirror node: a service that runs the mirrors of a Kafka cluster
 	metrics                            mirrors in the eyes of Prometheus
+	statuspage                         mirrors on one page for a browser, read only; the same as JSON
 	mirror/kraft                       the Kafka destination: one more broker, which leads the mirrored partitions
 	mirror/verify                      proof that source and destination hold the same, while the mirror runs
 	mirror/dropped                     what a sink kept of dropped records, read back with what became of their transactions
@@ -157,6 +158,7 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/synclife                  tests of what follows besides the records, between two real clusters
 	internal/replicareader             the copies that stock brokers hold, and which one is the log
 	internal/topicreader               compacted topics read to their end
+	internal/asking                    requests to a cluster of which a broker may stand still
 	internal/kafkaconfig               Kafka's property names for connections and security
 	internal/kafkatest                 real Apache Kafka for tests
 	internal/kafkatest/proxy           a bad network in front of it
@@ -175,7 +177,8 @@ mirrors, and never from two at once: each is one conditional write. What process
 	internal/mutate                    small generated changes of the pure code, and whether a test notices
 	internal/simulator/seeded          known bugs put back, and how soon the simulator finds them
 	internal/layout                    the import graph, purity, and the code in prose
-	internal/bench                     speed and memory, beside a bare fetcher
+	internal/pictures                  the pictures of the status page, made by a browser
+	internal/bench                     speed, lag and memory, beside a bare fetcher, a copier of records and MirrorMaker 2
 	internal/clienthistory      pure   what clients saw, judged with the words of Jepsen's checker for logs
 	internal/simulator                 disaster recovery in one goroutine: the core in a second shell, an adversary, a model that judges
 	internal/simulator/simulate        plays seeds and scripts

@@ -25,7 +25,7 @@ var ErrDenied = errors.New("keyedlog: no right")
 // ErrOutcomeUnknown: the storage did not answer, and whether the changes were written cannot be found out any more. Read again and decide anew.
 var ErrOutcomeUnknown = errors.New("keyedlog: it is not known whether the changes were written")
 
-// ErrNothingWritten: the call ended, for whatever reason, before the storage was asked to write anything. An error without it need not have written something.
+// ErrNothingWritten: the call ended, for whatever reason, and nothing of it was written, or will be. An error without it need not have written something.
 var ErrNothingWritten = errors.New("keyedlog: nothing was written")
 
 // Record is the newest value of one key.

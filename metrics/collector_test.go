@@ -133,6 +133,8 @@ func looks() map[string]*Collector {
 			Mirror: "dr", Last: &rehearsal.Report{Err: errors.New("denied")}, Good: &rehearsal.Report{Began: now.Add(-time.Hour), Writable: 1500 * time.Millisecond,
 				Steps: []rehearsal.StepTime{{Step: rehearsal.Failover, Took: time.Second}, {Step: rehearsal.PlanFailback, Took: 2 * time.Second}}},
 		}}}),
+		"verified": running(in(mirror.Status{Metadata: followed(), Verification: &mirror.VerificationStatus{Rate: 1 << 20, Interval: 24 * time.Hour, Since: now.Add(-50 * time.Hour), Bytes: 123_456_789,
+			LastPass: now.Add(-20 * time.Hour), Oldest: now.Add(-30 * time.Hour), Identical: 7, Partly: 2, NotCompared: 1, Hole: 1, Different: 1, Waits: "cannot be compared: the source does not answer"}}, copied("orders", 0, 1000))),
 		"split-brain": func() *Collector {
 			s := in(mirror.Status{OldSource: &mirror.OldSource{Looked: now, Returned: now.Add(-time.Minute)}, Metadata: followed()}, changed(copied("orders", 0, 9), func(p *mirror.PartitionStatus) {
 				p.State, p.LagOffsets, p.LagTime = statemachine.Stopped, mirror.Unknown, mirror.Unknown

@@ -15,8 +15,8 @@ import (
 
 // eventKinds are the kinds of mirror.Event, by their types' names.
 var eventKinds = []string{
-	"BatchRefetched", "EpochRaised", "Fenced", "GroupLeft", "GroupMovedBack", "GroupsNotSettled", "LastEpochRecorded", "LeaderMoved", "LogDoubted", "MarkersWritten", "MirrorDeleted", "NothingLeft",
-	"RecordsDropped", "RecordsLost", "RetryScheduled", "RulesFollowed", "SettingsFollowed", "SourceReturned", "SourceThrottled", "SourceTrouble", "SplitBrainSeen", "StartRaised", "StateChanged", "StoreTrouble", "SyncSkipped", "SyncTrouble", "TopicTrouble", "WishRecorded",
+	"BatchRefetched", "CopyDiffers", "CutMade", "EpochRaised", "Fenced", "GroupLeft", "GroupMovedBack", "GroupsNotSettled", "LastEpochRecorded", "LeaderMoved", "LogDoubted", "MarkersWritten", "MirrorDeleted", "NothingLeft",
+	"RecordsDropped", "RecordsLost", "RetryScheduled", "RulesFollowed", "SettingsFollowed", "SourceReturned", "SourceThrottled", "SourceTrouble", "SplitBrainSeen", "StartRaised", "StateChanged", "StoreTrouble", "SyncSkipped", "SyncTrouble", "TopicTrouble", "VerificationPassEnded", "WishRecorded",
 }
 
 // destinationKinds are the kinds of kraft.Event.

@@ -35,7 +35,7 @@ func (g gauges) mirror(s *mirror.Status) {
 		for _, b := range t.SplitBrain {
 			sum.splitBrain += b.To - b.From
 		}
-		if len(t.Partitions) == 0 && t.MirrorName != name+".stopped" {
+		if len(t.Partitions) == 0 && t.MirrorName != statemachine.MirrorNameValue(name, statemachine.WantStopped) {
 			sum.copies, sum.unknownAge = true, sum.unknownAge+1 // whatever is written there now is in no copy
 		}
 		for j := range t.Partitions {
@@ -71,6 +71,7 @@ func (g gauges) mirror(s *mirror.Status) {
 		g.set(mirrorSplitBrain, float64(sum.splitBrain), name, g.cluster)
 	}
 	g.atRisk(s)
+	g.verification(s)
 	if s.FetchRate > 0 {
 		g.set(mirrorFetchRate, float64(s.FetchRate), name, g.cluster)
 	}
@@ -224,4 +225,24 @@ func (g gauges) rehearsals(r *Rehearsals) {
 	for _, s := range r.Good.Steps {
 		g.set(rehearsalStep, s.Took.Seconds(), r.Mirror, string(s.Step), g.cluster)
 	}
+}
+
+// verification sends how the comparison of copies stands.
+func (g gauges) verification(s *mirror.Status) {
+	v := s.Verification
+	if v == nil {
+		return
+	}
+	for result, n := range map[string]int{"identical": v.Identical, "partly": v.Partly, "not_compared": v.NotCompared, "hole": v.Hole, "different": v.Different} {
+		g.set(verifyCopies, float64(n), s.Mirror, result, g.cluster)
+	}
+	if !v.Oldest.IsZero() {
+		g.set(verifyOldest, max(0, s.Taken.Sub(v.Oldest)).Seconds(), s.Mirror, g.cluster)
+	}
+	if !v.LastPass.IsZero() {
+		g.set(verifyPassAge, max(0, s.Taken.Sub(v.LastPass)).Seconds(), s.Mirror, g.cluster)
+	}
+	g.set(verifyInterval, v.Interval.Seconds(), s.Mirror, g.cluster)
+	g.to <- constant(verifyBytes, prometheus.CounterValue, float64(v.Bytes), s.Mirror, g.cluster)
+	g.yes(verifyWaits, v.Waits != "", s.Mirror, g.cluster)
 }

@@ -77,6 +77,16 @@ var (
 	mirrorStep        = ofCluster("mirror_failover_last_step_seconds", "What each step of it took, of the partition that was open last. Absent until one was measured.", "mirror", "step")
 )
 
+// Of the comparison of copies with their source that goes on while they are mirrored. Without it there are none.
+var (
+	verifyCopies   = ofCluster("verify_copies", "Copies by what the last comparison with their source came to: identical, partly (no difference where they could be compared), not_compared, hole, different.", "mirror", "result")
+	verifyOldest   = ofCluster("verify_oldest_seconds", "Seconds since the oldest of the comparisons began that copies had last; a copy that had none counts from when it could have. Absent while nothing is mirrored.", "mirror")
+	verifyPassAge  = ofCluster("verify_pass_age_seconds", "Seconds since the last pass over all copies ended. Absent until one has.", "mirror")
+	verifyInterval = ofCluster("verify_interval_seconds", "How often each copy is to be compared (mirror.verification.interval.ms).", "mirror")
+	verifyBytes    = ofCluster("verify_bytes_total", "Bytes that were read to compare copies in this process, at both clusters together.", "mirror")
+	verifyWaits    = ofCluster("verify_waits", "1: nothing is compared now, because copying comes first or the source does not answer.", "mirror")
+)
+
 // Counted in this process.
 var (
 	lostOffsets       = ofCluster("mirror_lost_offsets_total", "Offsets that were gone at the source before they were copied.", "mirror")

@@ -146,6 +146,7 @@ type call struct {
 	who           bool          // askDestination was here
 	wasted        time.Duration // how long questions to the destination took that it did not answer
 	planned       Clusters      // that a failback's plan names
+	failback      *Failback     // what a start with consents, or a failback, begins
 	born          string        // when the mirror was created, "" if that is not recorded
 	warnings      []string
 	notes         []string
@@ -549,10 +550,16 @@ func errorCode(err error) Code {
 
 // few is the first few of many names.
 func few(words []string) string {
+	return fewOf(words, len(words))
+}
+
+// fewOf is few, of all of which only some are named.
+func fewOf(words []string, all int) string {
 	const most = 5
-	s := strings.Join(words[:min(len(words), most)], ", ")
-	if len(words) > most {
-		s += fmt.Sprintf(" and %d more", len(words)-most)
+	named := words[:min(len(words), most)]
+	s := strings.Join(named, ", ")
+	if all > len(named) {
+		s += fmt.Sprintf(" and %d more", all-len(named))
 	}
 	return s
 }

@@ -315,6 +315,7 @@ func (a *Admin) Failback(ctx context.Context, plan FailbackPlan, o ConsentOption
 	case len(topics) == 0:
 		return c.nothing(c.refuse(InvalidRequest, "", "the plan names no topic; nothing has changed"))
 	}
+	c.failback = c.newFailback(hash)
 	c.planned = Clusters{SourceID: plan.SourceClusterID, DestinationID: plan.DestinationClusterID}
 	return c.startTopics(ctx, topics, StartOptions{Consents: consents})
 }

@@ -88,15 +88,19 @@ func setMembers(settings Settings, topics []TopicSnapshot) map[string][]string {
 }
 
 // tornSets says which topic sets a plan stops a part of.
-func tornSets(s *Snapshot, plan []PlanTopic) []string {
+func tornSets(s *Snapshot, index *topicIndex, plan []PlanTopic) []string {
 	var torn []string
+	planned := make(map[string]bool, len(plan))
+	for _, p := range plan {
+		planned[p.Topic] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Sets)) {
 		var fresh, rest []string
 		for _, topic := range s.Sets[name] {
-			t, _ := topicOf(s, topic)
-			switch planned := slices.ContainsFunc(plan, func(p PlanTopic) bool { return p.Topic == topic }); {
+			t, _ := index.topic(topic)
+			switch {
 			case stopped(t.MirrorName):
-			case planned:
+			case planned[topic]:
 				fresh = append(fresh, topic)
 			default:
 				rest = append(rest, topic)

@@ -58,6 +58,9 @@ func (c *call) startTopics(ctx context.Context, topics []string, o StartOptions)
 		return c.nothing(err)
 	}
 	names := append(slices.Clone(topics), found...)
+	if c.failback == nil {
+		c.failback = c.newFailback("")
+	}
 	facts, err := c.look(ctx, names)
 	if err != nil {
 		return c.nothing(err)
@@ -83,14 +86,20 @@ func (c *call) startTopics(ctx context.Context, topics []string, o StartOptions)
 			return out, err
 		}
 		before := s.Clone()
-		opens := ""
+		opens, back := "", c.failback.clone()
 		for i, topic := range names {
 			changed, err := c.start(s, topic, i < len(topics), filters, facts[topic], consents[topic])
 			r.Topics = append(r.Topics, TopicResult{Topic: topic, Err: err, Changed: changed})
+			if err == nil && (c.verb == verbFailback || len(consents[topic]) > 0) {
+				back.add(topic, consents[topic], facts[topic], c.cfg.Mirror)
+			}
 			was, _ := before.Topic(topic)
 			if now, _ := s.Topic(topic); changed && now.AdoptedFrom != was.AdoptedFrom {
 				opens = fmt.Sprintf("adopting %s from mirror %s", topic, now.AdoptedFrom)
 			}
+		}
+		if len(back.Topics) > 0 {
+			s.beginFailback(back)
 		}
 		out.notes = append(out.notes, cautionNotes(names)...)
 		if len(o.Consents) > 0 {
@@ -172,10 +181,10 @@ func (c *call) wantMirrored(s *ControlState, topic string, f facts, consents []C
 		switch {
 		case owner != c.cfg.Mirror && want != statemachine.WantStopped:
 			return false, c.refuse(TopicAlreadyInClusterMirror, topic, "mirror %q has this topic and has not stopped it; stop it there first", owner)
-		case owner == c.cfg.Mirror && want == statemachine.WantMirroring:
+		case owner == c.cfg.Mirror && (want == statemachine.WantMirroring || want == statemachine.WantPaused && c.verb == verbFailback):
 			next.AdoptedFrom, next.Recover = wish.AdoptedFrom, wish.Recover
 			next.Consents = mergeConsents(wish.Consents, consents)
-			if slices.Equal(next.Consents, wish.Consents) {
+			if want == statemachine.WantMirroring && slices.Equal(next.Consents, wish.Consents) {
 				return false, nil
 			}
 			s.Set(next)
@@ -195,6 +204,7 @@ func (c *call) wantMirrored(s *ControlState, topic string, f facts, consents []C
 			next.AdoptedFrom = wish.AdoptedFrom
 		}
 	}
+	s.leaveFailback(topic)
 	s.Set(next)
 	return true, nil
 }
@@ -309,11 +319,11 @@ func (c *call) running(s *ControlState, ok func(topic string) bool) []string {
 // stopExcluded stops topics of this mirror that a filter excludes now, in the write that changes the filter: each is in the result, so in its plan and in the history.
 func (c *call) stopExcluded(s *ControlState, r *Result, topics []string) error {
 	for _, topic := range topics {
-		changed, err := c.stop(s, topic, time.Time{}, nil)
+		changed, err := c.stop(s, topic, time.Time{}, CutWish{}, nil)
 		if err != nil {
 			return err
 		}
-		r.Topics = append(r.Topics, TopicResult{Topic: topic, Changed: changed, Opens: true})
+		r.Topics = append(r.Topics, TopicResult{Topic: topic, Changed: changed, Opens: true, excluded: true})
 	}
 	return nil
 }

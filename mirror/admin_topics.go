@@ -19,11 +19,13 @@ const (
 	verbAlter    = "alter"
 	verbStart    = "start"
 	verbFailback = "failback"
-	verbStop     = "stop"
-	verbPause    = "pause"
-	verbResume   = "resume"
-	verbRecover  = "recover"
-	verbFollow   = "follow patterns" // what a running mirror does by itself
+
+	verbAbortFailback = "abort failback"
+	verbStop          = "stop"
+	verbPause         = "pause"
+	verbResume        = "resume"
+	verbRecover       = "recover"
+	verbFollow        = "follow patterns" // what a running mirror does by itself
 )
 
 // StopOptions belong to Stop.
@@ -40,9 +42,16 @@ type StopOptions struct {
 	Drain time.Duration
 	// Torn is what to do about transactions that would be torn apart, as far as the processes of the mirror have reported them [TornAbort]. With TornRefuse the stop is refused too where
 	// transactions are open and no process has looked: as long as the source answers none does, and Promote is the verb for that.
-	Torn   TornPolicy
-	DryRun bool
-	Intent Intent
+	Torn TornPolicy
+	// MaxGiveUp is how many offsets TornCut may give up, of all partitions together; 0: no bound. Where it would be more the stop is as with TornAbort, and says so.
+	MaxGiveUp int64
+	// CutReaders: TornCut also gives up what readers of the copies may have seen, which are in the result. Without it a stop is refused that is known to (ErrCutExposed), and one that turns out to is as with
+	// TornAbort, and says so.
+	CutReaders bool
+	DryRun     bool
+	Intent     Intent
+
+	plan *cutBounds // of the plan that is carried out: what TornCut is to keep within besides; nil: there is none
 
 	promotes *promotes // nil: it is the stop of no promotion
 }
@@ -75,7 +84,7 @@ type RecoverOptions struct {
 // unknown ones included, and depends on no state: this is the verb of a night without a source. It needs nobody but the Control; a destination is asked for topics that are in
 // no mirror, and for its cluster id where no process has reported that. A topic that is already stopped succeeds.
 // For the whole request: InvalidRequest (nothing named; the intent; part of a topic set), InvalidRegularExpression, UnknownClusterMirror (with patterns or AllTopics).
-// With TornRefuse: InvalidClusterMirrorState (errors.Is finds ErrTornTransactions), in a dry run too.
+// With TornRefuse: InvalidClusterMirrorState (errors.Is finds ErrTornTransactions), in a dry run too. With TornCut: the same code (ErrCutExposed).
 // Per topic: UnknownTopicOrPartition (in no mirror, and the destination does not have it), UnknownClusterMirror, TopicNotInClusterMirror.
 func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Result, error) {
 	verb, words := verbStop, "a stop, which opens topics for clients,"
@@ -89,6 +98,9 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 	if o.Torn.stored() != "" {
 		request = append(request, o.Torn)
 	}
+	if o.Torn == TornCut {
+		request = append(request, o.MaxGiveUp, o.CutReaders)
+	}
 	c, err := a.begin(ctx, verb, o.DryRun, o.Intent, request...)
 	if err != nil {
 		return c.nothing(err)
@@ -97,7 +109,10 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		return c.nothing(a.refuse(InvalidRequest, "", "a drain of %v is none; 0 stops at once", o.Drain))
 	}
 	if !o.Torn.known() {
-		return c.nothing(a.refuse(InvalidRequest, "", "there is no policy %q for torn transactions; it is %s or %s", o.Torn, TornAbort, TornRefuse))
+		return c.nothing(a.refuse(InvalidRequest, "", "there is no policy %q for torn transactions; it is %s, %s or %s", o.Torn, TornAbort, TornRefuse, TornCut))
+	}
+	if o.MaxGiveUp < 0 {
+		return c.nothing(a.refuse(InvalidRequest, "", "%d offsets to give up at most are no number of offsets; 0 is no bound", o.MaxGiveUp))
 	}
 	if err := c.checkRequest(topics, o.AllTopics, len(o.Patterns) > 0); err != nil {
 		return c.nothing(err)
@@ -116,6 +131,10 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 	var drainUntil time.Time
 	if o.Drain > 0 {
 		drainUntil = c.begun.Add(o.Drain).Round(0).UTC()
+	}
+	var cut CutWish
+	if o.Torn == TornCut {
+		cut = CutWish{Asked: c.begun.Round(0).UTC(), MaxGiveUp: o.MaxGiveUp, Readers: o.CutReaders}
 	}
 	return c.commit(ctx, func(s *ControlState, r *Result) (outcome, error) {
 		var out outcome
@@ -155,7 +174,7 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		}
 		before := s.Clone()
 		for _, topic := range names {
-			changed, err := c.stop(s, topic, drainUntil, missing[topic])
+			changed, err := c.stop(s, topic, drainUntil, cut.planned(topic, o.plan), missing[topic])
 			if err != nil && o.promotes != nil {
 				return out, err // all or nothing: what is left out would be written to behind the fence
 			}
@@ -175,12 +194,26 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 			}
 		}
 		c.warnUnattended(r)
+		if o.promotes == nil {
+			out.notes = append(out.notes, c.opensHalfway(&before, r)...)
+		}
 		out.notes = append(out.notes, c.openTransactions(r)...)
 		torn := c.torn(r)
 		r.TornTransactions = torn.Transactions
 		out.notes = append(out.notes, torn.lines(c.begun)...)
-		if o.Torn == TornRefuse {
+		switch o.Torn {
+		case TornRefuse:
 			if err := torn.refusal(c.cfg.Mirror); err != nil {
+				return out, err
+			}
+		case TornCut:
+			if begins, note := c.cutBegins(&before, r); !begins {
+				out.notes = append(out.notes, note)
+				break
+			}
+			r.Cut = torn.Cut.within(o.MaxGiveUp)
+			out.notes = append(out.notes, cutNotes(r.Cut)...)
+			if err := r.Cut.refusal(c.cfg.Mirror, o.CutReaders || o.plan != nil); err != nil {
 				return out, err
 			}
 		}
@@ -194,6 +227,44 @@ func (a *Admin) Stop(ctx context.Context, topics []string, o StopOptions) (Resul
 		out.notes = append(out.notes, note...)
 		return out, err
 	})
+}
+
+// cutBegins says that a stop begins which a cut belongs to. If none does, the note says what becomes of those that are recorded: they end as they were asked for.
+func (c *call) cutBegins(before *ControlState, r *Result) (begins bool, note string) {
+	with, without := 0, 0
+	for _, t := range r.Topics {
+		wish, known := before.Topic(t.Topic)
+		switch {
+		case t.Err != nil:
+		case !known || !stopped(wish.MirrorName):
+			return true, ""
+		case wish.Cut.Asked.IsZero():
+			without++
+		default:
+			with++
+		}
+	}
+	if with+without == 0 {
+		return false, "CONSISTENT CUT: none, as no topic is stopped"
+	}
+	return false, fmt.Sprintf("CONSISTENT CUT: none by this, as every topic's stop is recorded already, and ends as it was asked for: %d with a cut, %d without", with, without)
+}
+
+// cutNotes say what a consistent cut would give up, as the process that has the copies has reported it.
+func cutNotes(cut *ConsistentCut) []string {
+	if cut == nil {
+		return []string{"CONSISTENT CUT: not known what it gives up, as no process has reported a torn transaction: it is found when all partitions are ready for it, and an event and the logs tell what it was"}
+	}
+	return append([]string{"CONSISTENT CUT, as reported for all topics of the mirror together: " + cut.words()}, cut.lines(20)...)
+}
+
+// planned is the cut of one topic within what a plan has said.
+func (w CutWish) planned(topic string, plan *cutBounds) CutWish {
+	if w.Asked.IsZero() || plan == nil {
+		return w
+	}
+	w.ClockSkew, w.Floors = plan.skew, plan.floors[topic]
+	return w
 }
 
 // openTransactions say what a stop aborts, as far as it was reported, one line for each of a few partitions.
@@ -236,6 +307,10 @@ func (c *call) torn(r *Result) (t TornTransactions) {
 			t.Looked = some.Looked
 		}
 		t.Transactions, t.Unlooked = append(t.Transactions, some.Transactions...), append(t.Unlooked, some.Unlooked...)
+		t.Cut = n.Torn.Cut
+		if len(looked) > 1 {
+			t.Cut = &ConsistentCut{Why: "several processes have the mirror's partitions, and none can cut those of another"}
+		}
 		t.More, t.MoreUnlooked, t.Error = t.More+some.More, t.MoreUnlooked+some.MoreUnlooked, cmp.Or(t.Error, some.Error)
 	}
 	for _, p := range c.reports.Partitions {
@@ -352,10 +427,13 @@ func (c *call) unopened(ctx context.Context) map[string]bool {
 	return late
 }
 
-func (c *call) stop(s *ControlState, topic string, drainUntil time.Time, missing error) (bool, error) {
+func (c *call) stop(s *ControlState, topic string, drainUntil time.Time, cut CutWish, missing error) (bool, error) {
 	wish, want, err := c.member(s, topic, missing)
 	if err != nil || want == statemachine.WantStopped && !drainUntil.Before(wish.DrainUntil) {
 		return false, err
+	}
+	if want != statemachine.WantStopped { // a stop that is under way is not cut otherwise than it was asked to be
+		wish.Cut = cut
 	}
 	wish.DrainUntil = drainUntil
 	wish.MirrorName = statemachine.MirrorNameValue(c.cfg.Mirror, statemachine.WantStopped) // its consents mean nothing from now on; to take them out needs more rights than a stop
@@ -463,14 +541,7 @@ func (c *call) holdOrGoOnTopic(s *ControlState, topic string, f facts, to statem
 // For the whole request: InvalidRequest (nothing named; the intent), UnknownClusterMirror (with AllTopics).
 // Per topic: UnknownTopicOrPartition, UnknownClusterMirror, TopicNotInClusterMirror.
 func (a *Admin) Recover(ctx context.Context, topics []string, o RecoverOptions) (Result, error) {
-	c, err := a.begin(ctx, verbRecover, o.DryRun, o.Intent, topics, o.AllTopics)
-	if err != nil {
-		return c.nothing(err)
-	}
-	if err := c.checkRequest(topics, o.AllTopics, false); err != nil {
-		return c.nothing(err)
-	}
-	missing, err := c.lookStrangers(ctx, topics)
+	c, missing, err := a.beginNamed(ctx, verbRecover, o.DryRun, o.Intent, topics, o.AllTopics)
 	if err != nil {
 		return c.nothing(err)
 	}
@@ -496,6 +567,18 @@ func (a *Admin) Recover(ctx context.Context, topics []string, o RecoverOptions) 
 		}
 		return outcome{}, nil
 	})
+}
+
+// beginNamed begins a verb that is for topics by name, or for all of them, and looks up those that this mirror does not know: missing has why. The call is there also beside an error.
+func (a *Admin) beginNamed(ctx context.Context, verb string, dryRun bool, intent Intent, topics []string, all bool) (c *call, missing map[string]error, err error) {
+	if c, err = a.begin(ctx, verb, dryRun, intent, topics, all); err != nil {
+		return c, nil, err
+	}
+	if err = c.checkRequest(topics, all, false); err != nil {
+		return c, nil, err
+	}
+	missing, err = c.lookStrangers(ctx, topics)
+	return c, missing, err
 }
 
 // nothing is the result of a request that is refused as a whole.

@@ -65,6 +65,21 @@ func TestStopSaysThatNothingWillOpen(t *testing.T) {
 	}
 }
 
+// TestOnlyAnExclusionIsCalledOne: whoever promotes, or gives a failback up, is not told that a filter has excluded a topic.
+func TestOnlyAnExclusionIsCalledOne(t *testing.T) {
+	for verb, plan := range map[string]func(a *Admin) (Result, error){
+		verbPromote: func(a *Admin) (Result, error) {
+			return a.PlanPromotion(bg, PromoteOptions{Topics: []string{"t"}, Unfenced: true})
+		},
+		verbStop: func(a *Admin) (Result, error) { return a.Stop(bg, []string{"t"}, StopOptions{DryRun: true}) },
+	} {
+		w, c := &adminWorld{}, controlWith(t, wishOf("t", "m"))
+		if r, err := plan(w.admin(t, c)); err != nil || r.Verb != verb || !strings.Contains(r.String(), "\nt: would be opened for clients\n") {
+			t.Errorf("%s: %v\n%s", verb, err, r)
+		}
+	}
+}
+
 // TestStopRepeatedSaysWhetherItIsDone: that a stop was recorded before does not say that the topic is open.
 func TestStopRepeatedSaysWhetherItIsDone(t *testing.T) {
 	for what, tc := range map[string]struct {

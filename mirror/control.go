@@ -57,6 +57,8 @@ type ControlState struct {
 	Questions []FailbackQuestion
 	// Promotions are those that are under way, sorted by mirror, one each.
 	Promotions []Promotion
+	// Failbacks are those that are under way, or were until their topics were stopped, sorted by mirror and plan.
+	Failbacks []Failback
 	// Note is an entry that this change adds to the history; nil in what Read returns. The Control numbers it.
 	Note *HistoryEntry
 }
@@ -131,6 +133,25 @@ type TopicWish struct {
 	Recover int64
 	// DrainUntil is until when the stop of a partition waits for what its source still has, at most (StopOptions.Drain); zero: it does not. It means nothing where no stop is wanted.
 	DrainUntil time.Time
+	// Cut is how the stop cuts the copies to where no transaction is torn (TornCut); the zero CutWish: it does not. It means nothing where no stop is wanted.
+	Cut CutWish
+
+	// begins: it is paused in a failback behind the point of no return, so what is not a copy yet becomes one. Of a running mirror, not recorded.
+	begins bool
+}
+
+// CutWish is a consistent cut as a stop asks for it. Topics that were asked to be stopped at the same moment are cut together.
+type CutWish struct {
+	Asked     time.Time     // zero: no cut is asked for
+	MaxGiveUp int64         // how many offsets may be given up, of all partitions together; 0: no bound
+	Readers   bool          // also what readers of the copies may have seen
+	ClockSkew time.Duration // FailoverOptions.ClockSkew
+	// Floors are the lowest offsets that the topic's partitions may end at, by number: what a plan has said. A partition without one has no such bound.
+	Floors []int64
+}
+
+func (w CutWish) equal(o CutWish) bool {
+	return w.Asked.Equal(o.Asked) && w.MaxGiveUp == o.MaxGiveUp && w.Readers == o.Readers && w.ClockSkew == o.ClockSkew && slices.Equal(w.Floors, o.Floors)
 }
 
 // Reports is what processes said of themselves and of their partitions.
@@ -174,6 +195,10 @@ type NodeReport struct {
 	Groups, Settings, AccessRules *SyncReport
 	// Torn are the transactions that a stop would tear apart, as far as this process knows its copies: it looks while its source does not answer and a transaction is open. Nil: it has not looked.
 	Torn *TornTransactions `json:",omitempty"`
+	// Verification is how the continuous comparison of copies with their source stands (Status.Verification). Nil: there is none.
+	Verification *VerificationStatus `json:",omitempty"`
+	// Kept is the failover plan that it made last while its source answered, at a refresh; nil: it has made none.
+	Kept *KeptPlan `json:",omitempty"`
 }
 
 // SyncReport is how one part of metadata sync stands in a process, as in SyncStatus.
@@ -252,6 +277,10 @@ func (s ControlState) Clone() ControlState {
 	s.Promotions = slices.Clone(s.Promotions)
 	for i := range s.Promotions {
 		s.Promotions[i].Topics = slices.Clone(s.Promotions[i].Topics)
+	}
+	s.Failbacks = slices.Clone(s.Failbacks)
+	for i := range s.Failbacks {
+		s.Failbacks[i].Topics, s.Failbacks[i].Dropped = slices.Clone(s.Failbacks[i].Topics), slices.Clone(s.Failbacks[i].Dropped)
 	}
 	if s.Note != nil {
 		note := *s.Note
@@ -402,6 +431,11 @@ func (s *ControlState) normalise() error {
 		text("the memory of the fence of mirror "+s.Promotions[i].Mirror, s.Promotions[i].Memory)
 	}
 	s.Promotions = inOrder(s.Promotions, func(a, b Promotion) int { return cmp.Compare(a.Mirror, b.Mirror) }, func(a Promotion) { twice("the promotion of mirror " + a.Mirror) })
+	for i := range s.Failbacks {
+		s.Failbacks[i].store()
+		text("the failback of mirror "+s.Failbacks[i].Mirror, append([]string{s.Failbacks[i].Plan}, s.Failbacks[i].Topics...)...)
+	}
+	s.Failbacks = inOrder(s.Failbacks, compareFailbacks, func(a Failback) { twice("failback " + a.Plan + " of mirror " + a.Mirror) })
 	return errors.Join(errs...)
 }
 

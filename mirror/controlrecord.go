@@ -48,8 +48,9 @@ const (
 	questionRecord        int16 = 77 // mirror: what is asked of the process that runs it
 	answerRecord          int16 = 78 // owner, mirror
 	promotionRecord       int16 = 79 // mirror: a promotion that is under way
+	failbackRecord        int16 = 80 // mirror, plan: a failback that is under way
 
-	firstControlRecord, lastControlRecord = mirrorRecord, promotionRecord
+	firstControlRecord, lastControlRecord = mirrorRecord, failbackRecord
 	sessionRecord                         = firstControlRecord - 1
 )
 
@@ -70,6 +71,7 @@ var controlRecordNames = map[int16]string{
 	questionRecord:        "question for a failback plan of mirror %q",
 	answerRecord:          "answer of %q on a failback of mirror %q",
 	promotionRecord:       "promotion of mirror %q",
+	failbackRecord:        "failback of mirror %q, plan %q",
 }
 
 // ControlTopic names the internal Kafka topic that keeps records of this type: their rights differ (who may pause, who may stop, who may do everything), and Kafka gives rights
@@ -103,6 +105,7 @@ type controlKey struct {
 var controlNames = map[int16]int{
 	mirrorRecord: 1, topicRecord: 1, consentsRecord: 1, deletedRecord: 1, provenanceRecord: 3, originRecord: 2, stopRecord: 1, pauseRecord: 1, recoverRecord: 1,
 	historyRecord: 0, partitionReportRecord: 3, nodeReportRecord: 2, questionRecord: 1, answerRecord: 2, promotionRecord: 1,
+	failbackRecord: 2,
 }
 
 // String names the record as a person would.
@@ -241,6 +244,14 @@ type (
 	stopValue struct { // that it is there says that a stop is wanted
 		Version    int       `json:"version"`
 		DrainUntil time.Time `json:"drainUntil,omitzero"`
+		Cut        *cutValue `json:"cut,omitempty"`
+	}
+	cutValue struct {
+		Asked     time.Time `json:"asked"`
+		MaxGiveUp int64     `json:"maxGiveUp,omitempty"`
+		Readers   bool      `json:"readers,omitempty"`
+		ClockSkew int64     `json:"clockSkewNs,omitempty"` // nanoseconds
+		Floors    []int64   `json:"floors,omitempty"`
 	}
 	presentValue struct { // of a pause: that it is there is all
 		Version int `json:"version"`
@@ -343,6 +354,21 @@ func DecodeTopicOrigin(key, value []byte) (o TopicOrigin, ok bool, err error) {
 	return o, true, nil
 }
 
+// value is the cut as a stop's record has it, nil if none is asked for.
+func (w CutWish) value() *cutValue {
+	if w.Asked.IsZero() {
+		return nil
+	}
+	return &cutValue{w.Asked, w.MaxGiveUp, w.Readers, int64(w.ClockSkew), w.Floors}
+}
+
+func (v *cutValue) wish() CutWish {
+	if v == nil {
+		return CutWish{}
+	}
+	return CutWish{v.Asked, v.MaxGiveUp, v.Readers, time.Duration(v.ClockSkew), v.Floors}
+}
+
 // encodeControl makes the records of a state: key → value. The state is put in order first. Errors: *ControlRecordError, or what makes the state impossible.
 func encodeControl(s *ControlState) (map[string][]byte, error) {
 	if err := s.normalise(); err != nil {
@@ -377,7 +403,7 @@ func encodeControl(s *ControlState) (map[string][]byte, error) {
 		put(topicValue{controlVersion, mirror, w.AdoptedFrom}, topicRecord, w.Topic)
 		switch want {
 		case statemachine.WantStopped:
-			put(stopValue{controlVersion, w.DrainUntil}, stopRecord, w.Topic)
+			put(stopValue{controlVersion, w.DrainUntil, w.Cut.value()}, stopRecord, w.Topic)
 		case statemachine.WantPaused:
 			put(presentValue{controlVersion}, pauseRecord, w.Topic)
 		}
@@ -400,6 +426,9 @@ func encodeControl(s *ControlState) (map[string][]byte, error) {
 	}
 	for _, p := range s.Promotions {
 		put(p.value(), promotionRecord, p.Mirror)
+	}
+	for _, f := range s.Failbacks {
+		put(f.value(), failbackRecord, f.Mirror, f.Plan)
 	}
 	for _, p := range s.Provenance {
 		put(provenanceValue{controlVersion, p.Value}, provenanceRecord, p.Mirror, p.Kind, p.Name)
@@ -493,6 +522,12 @@ func (r *controlReader) add(k controlKey, value []byte) error {
 			return err
 		}
 		r.state.Promotions = append(r.state.Promotions, v.promotion(k.names[0]))
+	case failbackRecord:
+		var v failbackValue
+		if err := decode(&v); err != nil {
+			return err
+		}
+		r.state.Failbacks = append(r.state.Failbacks, v.failback(k.names[0], k.names[1]))
 	case provenanceRecord:
 		p := Provenance{Mirror: k.names[0], Kind: k.names[1], Name: k.names[2]}
 		var v provenanceValue
@@ -511,7 +546,7 @@ func (r *controlReader) end() (ControlState, error) {
 	for topic, w := range r.topics {
 		want := statemachine.WantMirroring
 		if stop, ok := r.stopped[topic]; ok {
-			want, w.DrainUntil = statemachine.WantStopped, stop.DrainUntil
+			want, w.DrainUntil, w.Cut = statemachine.WantStopped, stop.DrainUntil, stop.Cut.wish()
 		} else if r.paused[topic] {
 			want = statemachine.WantPaused
 		}

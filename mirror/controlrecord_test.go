@@ -161,6 +161,35 @@ func TestControlRecordsOfVersion1AreRead(t *testing.T) {
 	}
 }
 
+// TestAWishForACutIsReadAsItWasWritten: by the process that wrote it and by one that starts later; a stop without one leaves no trace of it in its record.
+func TestAWishForACutIsReadAsItWasWritten(t *testing.T) {
+	log := keyedlog.NewMemory()
+	want := []TopicWish{
+		{Topic: "all", MirrorName: "m.stopped", DrainUntil: firstTime.Add(time.Minute), Cut: CutWish{Asked: firstTime, MaxGiveUp: 1 << 40, Readers: true, ClockSkew: -1, Floors: []int64{0, 7, 1<<63 - 1}}},
+		{Topic: "bare", MirrorName: "m.stopped", Cut: CutWish{Asked: firstTime}},
+		{Topic: "none", MirrorName: "m.stopped"},
+	}
+	c := NewControl(log)
+	mustUpdate(t, c, func(s *ControlState) {
+		s.Mirrors, s.Topics = []MirrorEntry{{Name: "m", Settings: Settings{}}}, slices.Clone(want)
+	})
+	for who, c := range map[string]Control{"the same": c, "a later one": NewControl(log)} {
+		if got := mustRead(t, c).Topics; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s reads\n%+v, want\n%+v", who, got, want)
+		}
+	}
+	for key, value := range recordsOf(t, log) {
+		if bytes.Contains([]byte(key), []byte("none")) && bytes.Contains(bytes.ToLower(value), []byte("cut")) {
+			t.Errorf("%s", value)
+		}
+	}
+	mustUpdate(t, NewControl(log), func(s *ControlState) { s.Topics[0].Cut = CutWish{} }) // and it can be taken back
+	want[0].Cut = CutWish{}
+	if got := mustRead(t, c).Topics; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want\n%+v", got, want)
+	}
+}
+
 func TestControlRecordsAreWrittenAsVersion1(t *testing.T) {
 	log := keyedlog.NewMemory()
 	storeFirst(t, log)
@@ -386,7 +415,7 @@ func TestControlKeysRoundTrip(t *testing.T) {
 }
 
 func TestControlTopicsByRight(t *testing.T) {
-	want := map[int16]string{64: "__mirror_control", 71: "__mirror_stop", 72: "__mirror_pause", 77: "__mirror_control", 78: "__mirror_status", 79: "__mirror_control", 73: "__mirror_pause", 74: "__mirror_history", 75: "__mirror_status", 76: "__mirror_status"}
+	want := map[int16]string{64: "__mirror_control", 71: "__mirror_stop", 72: "__mirror_pause", 77: "__mirror_control", 78: "__mirror_status", 79: "__mirror_control", 80: "__mirror_control", 73: "__mirror_pause", 74: "__mirror_history", 75: "__mirror_status", 76: "__mirror_status"}
 	for recordType := int16(-2); recordType < 100; recordType++ {
 		name := want[recordType]
 		if recordType >= 65 && recordType <= 70 {

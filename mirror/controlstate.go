@@ -23,7 +23,7 @@ func (s *ControlState) SetMirror(entry MirrorEntry) {
 	s.Mirrors = slices.Insert(s.Mirrors, i, entry)
 }
 
-// RemoveMirror takes a mirror's entry, its question, its promotion and the origins of its topics out, and notes that it was deleted. What was wanted of its topics is the caller's business.
+// RemoveMirror takes a mirror's entry, its question, its promotion, its failbacks and the origins of its topics out, and notes that it was deleted. What was wanted of its topics is the caller's business.
 func (s *ControlState) RemoveMirror(d DeletedMirror) {
 	if i, ok := s.findMirror(d.Name); ok {
 		s.Mirrors = slices.Delete(s.Mirrors, i, i+1)
@@ -34,6 +34,7 @@ func (s *ControlState) RemoveMirror(d DeletedMirror) {
 	s.Origins = slices.DeleteFunc(s.Origins, func(o TopicOrigin) bool { return o.Mirror == d.Name })
 	s.Questions = slices.DeleteFunc(s.Questions, func(q FailbackQuestion) bool { return q.Mirror == d.Name })
 	s.RemovePromotion(d.Name)
+	s.Failbacks = slices.DeleteFunc(s.Failbacks, func(f Failback) bool { return f.Mirror == d.Name })
 	s.Deleted = slices.DeleteFunc(s.Deleted, func(other DeletedMirror) bool { return other.Name == d.Name })
 	s.Deleted = append(s.Deleted, d)
 	slices.SortFunc(s.Deleted, func(a, b DeletedMirror) int { return cmp.Compare(a.Name, b.Name) })

@@ -29,8 +29,13 @@ type Description struct {
 	Nodes    []DescribedNode
 	Topics   []DescribedTopic // by name
 	Notes    []string         // what else a person has to know, one sentence each
+	// StatesError is why the states that are recorded could not be read; "": they were. Then states are as they were reported, and LME and LMO are not known.
+	StatesError string `json:",omitempty"`
 	// Promotion is one that is under way, as Head begins with; nil: none is.
-	Promotion *Promotion    `json:",omitempty"`
+	Promotion *Promotion `json:",omitempty"`
+	// Failbacks are those that are under way; Head ends with who may write their topics then. What is known of gates here is what the state store has; of the source, that its own mirror from here was stopped when this
+	// one began, up to when it has answered, and what a promotion that is under way has fenced there.
+	Failbacks []Failback    `json:",omitempty"`
 	Groups    []GroupStatus // that are followed, as they were recorded last, by name; of one in which nothing changes nothing new is recorded
 	// GroupsSeen is when a process looked at groups on both sides last; zero: never.
 	GroupsSeen time.Time
@@ -84,6 +89,7 @@ type DescribedPartition struct {
 	start            int64  // of the copy, as reported
 	stored           bool   // State is the state store's
 	episode          *int32 // the state store's; nil: it has none
+	gate             gate
 	said             string // the state that Owner reported since it began to run, "" if it did not
 }
 
@@ -160,7 +166,8 @@ func (a *Admin) describe(ctx context.Context, patient bool) (Description, error)
 		if ctx.Err() != nil {
 			return Description{}, fmt.Errorf("mirror %s: reading partition states: %w", a.cfg.Mirror, ctx.Err())
 		}
-		d.Notes = append(d.Notes, "the state store does not answer, so states are as they were reported: "+err.Error())
+		d.StatesError = err.Error()
+		d.Notes = append(d.Notes, "the state store does not answer, so states are as they were reported: "+d.StatesError)
 	}
 	d.unwatched = c.presence(&c.reports, c.deaf, c.begun).unwatched
 	d.fill(&c.known, &c.reports, c.settings, topics, stored)
@@ -233,6 +240,9 @@ func (d *Description) fill(s *ControlState, reports *Reports, settings Settings,
 	if p, ok := s.Promotion(d.Mirror); ok {
 		d.Promotion = &p
 	}
+	d.Failbacks = s.underWay(d.Mirror, func(topic string) bool {
+		return slices.ContainsFunc(d.Topics, func(t DescribedTopic) bool { return t.Topic == topic && !t.done() })
+	})
 	d.fillGroups(s, reports)
 	d.Notes = append(d.Notes, denialNotes(s.denials(d.Mirror, s.stoppedNames(d.Mirror)))...)
 	d.verdict(settings)
@@ -277,7 +287,7 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 			}
 		}
 		if e, ok := stored[statemachine.Key{Mirror: d.Mirror, TopicID: topic.ID, Partition: x.Partition}]; ok {
-			x.stored, x.episode = true, &e.State.Episode
+			x.stored, x.episode, x.gate = true, &e.State.Episode, gateOf(&e.State)
 			if state := e.State.State.String(); state != x.State || e.State.ErrorMessage != "" {
 				x.State, x.Reason = state, e.State.ErrorMessage
 			}
@@ -302,13 +312,22 @@ func (d *Description) partitions(topic Topic, reports *Reports, heard map[string
 
 // verdict is the head line.
 func (d *Description) verdict(settings Settings) {
-	var torn []string
 	sets, err := settings.TopicSets()
 	if err != nil {
 		d.Notes = append(d.Notes, "its topic sets cannot be read: "+err.Error())
 	}
+	in := make(map[string]func(topic string) bool, len(sets))
+	for name, filter := range sets {
+		in[name] = filter.Includes
+	}
+	d.verdictOf(in)
+}
+
+// verdictOf is verdict where it is known what is in which topic set.
+func (d *Description) verdictOf(sets map[string]func(topic string) bool) {
+	var torn []string
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
-		if s := d.torn(" of set "+name, sets[name].Includes); s != "" {
+		if s := d.torn(" of set "+name, sets[name]); s != "" {
 			torn = append(torn, s)
 		}
 	}
@@ -386,6 +405,9 @@ func (d *Description) verdict(settings Settings) {
 	}
 	if d.Promotion != nil {
 		head = append([]string{d.Promotion.line(d.Taken)}, head...)
+	}
+	if len(d.Failbacks) > 0 {
+		head = append(head, d.writable())
 	}
 	d.Head = strings.Join(head, "; ")
 }
@@ -578,6 +600,9 @@ func (d Description) String() string {
 		t.line("%s", line)
 		t.line("%s", predictionLine(d.Prediction(), d.Taken))
 	}
+	if line := d.keptLine(); line != "" {
+		t.line("%s", line)
+	}
 	if len(d.Nodes) > 0 {
 		var rows [][]string
 		for _, n := range d.Nodes {
@@ -637,6 +662,11 @@ func (d Description) String() string {
 	for _, n := range d.Nodes {
 		for _, trouble := range n.Trouble {
 			notes = append(notes, []string{"node " + n.name(), trouble})
+		}
+		if n.Verification != nil {
+			for _, w := range n.Verification.Wrong {
+				notes = append(notes, []string{fmt.Sprintf("%s-%d", w.Topic, w.Partition), w.words()})
+			}
 		}
 	}
 	if len(notes)+len(d.Notes) > 0 {
@@ -700,6 +730,9 @@ func (d *Description) syncLines() (lines []string) {
 			}
 			lines = append(lines, fmt.Sprintf("%s%s: %s", part.name, of, part.said.words(d.Taken)))
 		}
+		if v := n.Verification; v != nil && !n.Silent {
+			lines = append(lines, fmt.Sprintf("verification%s: %s", of, v.words(d.Taken)))
+		}
 	}
 	return lines
 }
@@ -713,10 +746,7 @@ func (s *SyncReport) fine() bool {
 func (s *SyncReport) words(now time.Time) string {
 	looked := "never looked at"
 	if !s.At.IsZero() {
-		looked = "looked at " + age(now.Sub(s.At))
-		if ahead(s.At, now) {
-			looked = "looked at by a clock that is ahead"
-		}
+		looked = "looked at " + ageAt(s.At, now)
 	}
 	switch {
 	case s.Off != "":

@@ -168,10 +168,7 @@ func (d Description) GroupTable() string {
 		g := &d.Groups[i]
 		recorded := "never"
 		if !g.Seen.IsZero() {
-			recorded = age(d.Taken.Sub(g.Seen))
-			if ahead(g.Seen, d.Taken) {
-				recorded = "by a clock that is ahead"
-			}
+			recorded = ageAt(g.Seen, d.Taken)
 		}
 		name := groupName(g.Group, g.Kind.String())
 		if len(g.Partitions) == 0 {
@@ -248,6 +245,7 @@ func (d Description) GroupsOf(topics ...string) string {
 	if line := p.groupsLine(); line != "" {
 		t.line("%s", line)
 	}
+	p.streamsLines(&t)
 	p.groupsText(&t)
 	if d.unread != "" {
 		t.line("%s", d.unread)
@@ -262,7 +260,7 @@ func (d Description) GroupPlaces(topics ...string) []PlanGroupPlace {
 }
 
 func (d *Description) groupsPlan(topics []string) *FailoverPlan {
-	s := Snapshot{Groups: d.Groups}
+	s := Snapshot{Groups: d.Groups, GroupsSeen: d.GroupsSeen}
 	p := FailoverPlan{Taken: d.Taken, looked: d.looked}
 	for _, t := range d.Topics {
 		s.Topics = append(s.Topics, TopicSnapshot{Topic: t.Topic, MirrorName: t.MirrorName})

@@ -110,7 +110,7 @@ func TestDescribeSaysWhichGroupsAStopTearsApart(t *testing.T) {
 	mustUpdate(t, c, func(s *ControlState) { s.setProvenance(looked) })
 	d := describe(t, w, c)
 	text := d.GroupsOf("orders")
-	for _, want := range []string{"GROUPS: 1 ON BOTH SIDES, 2 in step; see below: g\n", "g SPANS BOTH SIDES: orders stops with this plan, clicks stays in the mirror\n",
+	for _, want := range []string{"GROUPS: 1 ON BOTH SIDES, 2 in step; see below: g; looked at 2d ago\n", "g SPANS BOTH SIDES: orders stops with this plan, clicks stays in the mirror\n",
 		"clicks-0   stays  700, recorded 2d ago  700             700      unknown since 2026-03-12 01:12:44 UTC, none then\n",
 		"g orders-0 goes on at 700 (as at the source, recorded 2d ago)\n", "quiet orders-0 goes on at 700 (as at the source, recorded 2d ago)\n"} {
 		if !strings.Contains(text, want) {

@@ -105,6 +105,13 @@ func TestSpec1_3DescribeTexts(t *testing.T) {
 	w.has("m", "orders", statemachine.Mirroring, statemachine.Mirroring)
 	golden(t, "../descriptions/alive.txt", []byte(describe(t, w, c).String()))
 
+	// The same, compared with its source while it is mirrored.
+	wrong := WrongCopy{Topic: "orders", Partition: 1, TopicID: adminTopicID("orders").String(), Verdict: VerifiedDifferent, Offset: 640, Finding: "batch at offset 640 differs in byte 71 (records)", At: now.Add(-5 * time.Hour)}
+	report(t, c, NodeReport{Owner: "node-1", Mirror: "m", Host: "host-1", PID: 4712, Opened: planTime.Add(-time.Minute), Seen: now, DestinationID: "here", Verification: &VerificationStatus{Rate: 1 << 20,
+		Interval: 24 * time.Hour, Since: now.Add(-time.Hour), LastPass: now.Add(-2 * time.Hour), Oldest: now.Add(-30 * time.Hour), Identical: 3, Partly: 1, NotCompared: 1, Different: 1,
+		Waits: "orders-0 is 45s behind its source, and copying comes first", Wrong: []WrongCopy{wrong}}})
+	golden(t, "../descriptions/verified.txt", []byte(describe(t, w, c).String()))
+
 	// Nothing but a name.
 	c = NewMemoryControl()
 	mustUpdate(t, c, func(s *ControlState) { s.SetMirror(MirrorEntry{Name: "m", Created: planTime}) })

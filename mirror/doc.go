@@ -31,7 +31,7 @@ Verbs record what is wanted; nil says that it is recorded, not that it is done. 
 wait and report. All of them end with their context, and none of them needs the source, except PlanFailback and what follows from it.
 
 A Mirror that is opened exists by that. Where processes share a Control, each may use the verbs, and look at a mirror whose process has died: an Admin of one's own has
-Create, Delete, AlterConfig, Start, Stop, Pause, Resume, Recover, AskFailback, Failback, Await, List, Describe and History. Each verb has a dry run, and a dry run a plan:
+Create, Delete, AlterConfig, Start, Stop, Pause, Resume, Recover, AskFailback, Failback, AbortFailback, Await, List, Describe and History. Each verb has a dry run, and a dry run a plan:
 
 	control := mirror.NewMemoryControl() // mirror.NewControl makes one that processes share
 	admin, err := mirror.NewAdmin(mirror.AdminConfig{Mirror: "dr", Control: control, States: store, Destination: dst, Strict: true})
@@ -111,12 +111,43 @@ the source has, or the time is over; the others are stopped at once. The end of 
 What would be lost now is in Status.AtRisk (Age, Offsets, about how many Bytes, OpenTransactions, and how old that knowledge is), from what was heard anyway. Each failover is measured, step by step
 (FailoverReport.Steps, Status.Failovers); the plan and Describe say what the next one is expected to take: the longest of the last few, by whichever process of the mirror, and unknown until one was measured.
 
+What a person has to know besides, and cannot ask for any more when the source is gone, is gathered at refreshes while it answers (Surroundings): transactional ids, topics that nobody mirrors, rights that are missing at the
+destination, where it gives out producer ids. A plan is made at every refresh then, and what is kept of it (KeptPlan) is in the process's report: Describe shows it, with its age, when the source does not answer or no process
+lives, and a dry run of a stop shows what is around the records (Description.BeforeStop).
+
 What producers write between "caught up" and "stopped" is missing afterwards, so a planned move needs a fence. Promote raises one at the source (package mirror/fence), sees by two equal looks at its ends that nobody
 writes, waits until transactions have ended, drains, looks at the ends once more, stops, and compares what it has with them: PROVED, or what is not. What goes wrong before the stop is recorded lowers the fence again, and
 the mirror goes on; what a crash leaves is ended by Promote or taken back by AbortPromotion.
 
+Mirror.ReverseAndStart does both halves of a planned move in one call, for a program that runs a mirror in each direction: it promotes, and then has the old source copied to as the standby, if nothing is given
+up by that. The same call again goes on after a crash at any step.
+
 A failback ends with a comparison of both logs, if there is a Config.Verifier (package mirror/verify has one): FailbackReport.Verification says how much is equal byte by byte, how much record by record, what could not be
 compared and why. It begins when everything is in step, takes Config.VerifyBound at most, and changes nothing, whatever it finds.
+
+A failback is recorded with the consent to it (Failback), and goes through these steps. A process that crashes at any of them is followed by one that goes on; each may be said again; Admin.AbortFailback
+gives it up, all topics of the plan together:
+
+	step                     recorded                          after a crash               AbortFailback                             undone by it?
+	plan                     nothing                           plan anew                   nothing is under way                      nothing was done
+	consent                  the wish, FailbackClosing         goes on                     STOPPED: open, as found                   yes: not a byte, not a setting
+	compare and close        PREPARING, FoundOpen              compared anew               STOPPED: opened, as found                 yes: not a byte, not a setting
+	first cut or write       FailbackCopying, before it        goes on, cuts the rest      PAUSED: closed copies, after the cuts     NO: the point of no return
+	                                                           that was consented to       that were consented to
+	catch up                 MIRRORING                         goes on at the log's end    PAUSED, where it is                       no
+	promotion home           Promotion                         Promote, AbortPromotion     after AbortPromotion: PAUSED              no
+	stop recorded            the wish, STOPPING                opens what is left          nothing is under way: a failover          no
+
+Opened as found means the gate, who leads the log, and every byte and setting: clients can write there again, as before. What leader epochs were raised and partitions that a topic has got more stay. What
+was given up is in Config.Sink before it is cut, and the result of AbortFailback names it. From closed copies a later failback copies the difference only. A stop of a half-done failback is no way to give
+it up: it opens the logs here, while clients write at the other cluster.
+
+The first line of Describe says who is writable while a failback is under way: only the source, here (as it opens), or neither side; and both only as long as logs here, which were open before the failback, are not known to be
+closed yet. Of this side that is what the state store has now. The other side is not asked: a failback does not begin before the mirror from here was stopped there, the age of its last answer is said, and of fences
+only the one of a promotion that is under way here is known.
+
+With Config.VerifyRate the copies are compared again and again while they are mirrored: at that rate, and only while copying does not need the source. CopyDiffers tells of a difference or a hole, VerificationPassEnded of each pass
+over all copies, Status.Verification and PartitionStatus.Verification how it stands. A source that does not answer is no difference: nothing is compared then, and the status says so. Nothing is changed because of what is found.
 
 A transaction writes many partitions, and a mirror copies each on its own. So at a failover its COMMIT may be in one copy and not in another: it ends committed there and aborted here, torn apart. Plan and report list such
 transactions (TornTransactions): producer id, epoch, where they are committed, and where their data are aborted. Where a transaction is open in a copy, Snapshot reads the newest part of the copies for that, never
@@ -124,6 +155,14 @@ the source: at most 64 MiB of all of them together (of each at least 64 KiB), in
 what may be torn is listed as possibly torn, and treated alike. With FailoverOptions.Torn and StopOptions.Torn TornRefuse nothing is stopped then, and the error (*TornTransactionsError) has the list. A stop from another
 process goes by what the one that has the copies has reported: it looks while its source does not answer. A copy that has received nothing at all of a transaction does not show that it is torn, and
 neither does one that another process has. Where a mirror's partitions are several processes', each sees its own.
+
+With TornCut (FailoverOptions.Torn, StopOptions.Torn) no transaction that the copies show is torn: every copy is cut back to the newest point at which none is (package txncut has the algorithm and why it is the
+newest), and ends there. What that gives up is in the plan, by partition with offsets, records, bytes and what readers may have seen (TornTransactions.Cut), counted as loss. The partitions of a failover wait, behind their replicas,
+until all stand still; then the copies are read, the whole vector is recorded as LMO in one write of the state store, and each partition cuts its log, hands what goes to the Sink, ends what is open with ABORTs and has groups behind the cut
+moved to it. A crash at any point ends in the same vector. The offsets of what was cut are used again, in a higher leader epoch: the one exception to that no offset of the source is. There is no cut, the stop is as with
+TornAbort, and plan, report and event (CutMade) say why, where it would give up more than MaxGiveUp, end a partition below where the plan does, or cut a log that clients could write before it was mirrored (an earlier
+stop, a failback: where they ended is not recorded); where a partition does not come to stand in time, as one that another process has: several processes cannot cut together; and where what was read of the copies is not enough, by the times
+of their markers. Where the destination's copies may be read (CopyReadTeller) and something goes, the caller has to say CutReaders, or nothing is stopped (ErrCutExposed).
 
 While topics are stopped the mirror looks at their old source every Config.OldSourceInterval, read only. SourceReturned tells that it answers again after it did not, SplitBrainSeen that it has more than was known of it
 when the topic was stopped: clients write there too. Status.OldSource and TopicStatus.SplitBrain say the same until the topic is started again or the mirror is deleted.

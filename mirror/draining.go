@@ -32,15 +32,16 @@ const (
 	drainGrace = 5 * time.Second
 )
 
-// tell has a partition in this state follow what is wanted, at once or when it is drained.
+// tell has a partition in this state follow what is wanted, at once or when it is drained. Under Mirror.mu, by whoever holds it since he looked or changed what is wanted: what was wanted before would be
+// told last otherwise, and never be corrected.
 func (d *draining) tell(r *runner, w TopicWish, state statemachine.State) {
 	now := time.Now()
 	_, want, _ := w.Wish()
 	hold := want == statemachine.WantStopped && now.Before(w.DrainUntil) && drainable(state)
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if !hold {
 		delete(d.held, r)
-		d.mu.Unlock()
 		r.send(wishEvent(w))
 		return
 	}
@@ -53,7 +54,6 @@ func (d *draining) tell(r *runner, w TopicWish, state statemachine.State) {
 		d.held = map[*runner]heldStop{}
 	}
 	d.held[r] = heldStop{w, now}
-	d.mu.Unlock()
 	if begins {
 		d.m.spawn(d.watch)
 	}
@@ -100,14 +100,13 @@ func (d *draining) watch() {
 // release tells the partition of its stop, unless something else is wanted by now.
 func (d *draining) release(r *runner, h heldStop) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	now, held := d.held[r]
 	if !held || !now.since.Equal(h.since) {
-		d.mu.Unlock()
 		return
 	}
 	delete(d.held, r)
-	d.mu.Unlock()
-	r.send(wishEvent(h.wish))
+	r.send(wishEvent(h.wish)) // before anybody tells what is wanted instead
 }
 
 // drained says that nothing more is waited for.

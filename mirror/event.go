@@ -113,6 +113,23 @@ func (e RecordsDropped) String() string {
 // Level is Warn.
 func (e RecordsDropped) Level() slog.Level { return slog.LevelWarn }
 
+// CutMade: the copies of a failover were cut to where no transaction is torn, or could not be, and then are stopped as they are.
+type CutMade struct {
+	EventMeta
+	Cut ConsistentCut
+}
+
+func (e CutMade) String() string {
+	s := line("%s: consistent cut: %s", e.at(), e.Cut.words())
+	if lines := e.Cut.lines(5); len(lines) > 0 {
+		s += ": " + line("%s", strings.Join(lines, "; "))
+	}
+	return s
+}
+
+// Level is Warn.
+func (e CutMade) Level() slog.Level { return slog.LevelWarn }
+
 // RecordsLost: the source removed [From, To) before it was copied (F-19).
 type RecordsLost struct {
 	EventMeta
@@ -495,3 +512,47 @@ func (e SplitBrainSeen) String() string {
 
 // Level is Error.
 func (e SplitBrainSeen) Level() slog.Level { return slog.LevelError }
+
+// CopyDiffers: comparing a copy with its source again and again (Config.VerifyRate) has found a difference or a hole that was not told yet, or none any more. Nothing is changed by that.
+type CopyDiffers struct {
+	EventMeta
+	Verified Verified
+}
+
+func (e CopyDiffers) String() string {
+	if !e.Verified.Verdict.Wrong() {
+		return line("%s: compared with the source again, [%d,%d): there is no difference any more", e.at(), e.Verified.From, e.Verified.To)
+	}
+	return line("%s: the copy is not as the source from offset %d on, %s: %s. Nothing was changed; look at it with kafka-mirror --verify --topics %s, and see ClusterMirrorCopyDiffers in docs/runbook/alarms.md",
+		e.at(), e.Verified.FirstWrong, e.Verified.Verdict, e.Verified.finding(), e.Topic)
+}
+
+// Level is Error while there is one.
+func (e CopyDiffers) Level() slog.Level {
+	if !e.Verified.Verdict.Wrong() {
+		return slog.LevelInfo
+	}
+	return slog.LevelError
+}
+
+// VerificationPassEnded: each copy was compared with its source once more (Config.VerifyRate), and this is what came of it.
+type VerificationPassEnded struct {
+	EventMeta
+	Took  time.Duration
+	Bytes int64 // that were read, on both sides together
+	// How many copies had each result.
+	Identical, Partly, NotCompared, Hole, Different int
+}
+
+func (e VerificationPassEnded) String() string {
+	return line("%s: copies compared with their source in %s, %d bytes read: %d identical, %d without a difference where they could be compared, %d not compared, %d with a hole, %d different",
+		e.at(), e.Took.Round(time.Millisecond), e.Bytes, e.Identical, e.Partly, e.NotCompared, e.Hole, e.Different)
+}
+
+// Level is Warn where a copy is not as its source.
+func (e VerificationPassEnded) Level() slog.Level {
+	if e.Hole+e.Different > 0 {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}

@@ -96,7 +96,7 @@ func (m *Mirror) examine(ctx context.Context, s *Snapshot, t *SourceTopic, own s
 			LagTime: Unknown, ResetAt: Unknown, LastEpoch: Unknown,
 		}
 		if e, ok := records[statemachine.Key{Mirror: m.cfg.Name, TopicID: here.ID, Partition: tp.Partition}]; ok {
-			p.State, p.Episode, p.Reason, p.LME = e.State.State, e.State.Episode, e.State.ErrorMessage, e.LME
+			p.State, p.Episode, p.Reason, p.RetryAttempt, p.LME = e.State.State, e.State.Episode, e.State.ErrorMessage, e.State.RetryAttempt, e.LME
 		}
 		if p.State == statemachine.Unknown || p.State == statemachine.Stopped {
 			if p.LME != nil {
@@ -114,12 +114,15 @@ func (m *Mirror) examine(ctx context.Context, s *Snapshot, t *SourceTopic, own s
 		}
 		if err == nil {
 			p.SourceLeader, p.SourceLeaderEpoch, p.SourceStart, p.SourceEnd, p.SourceSeen = v.LeaderID, v.LeaderEpoch, v.LogStart, v.HighWatermark, time.Now()
-			if !inStep(&p, records[statemachine.Key{Mirror: m.cfg.Name, TopicID: here.ID, Partition: tp.Partition}], s.SourceClusterID) {
+			switch e := records[statemachine.Key{Mirror: m.cfg.Name, TopicID: here.ID, Partition: tp.Partition}]; {
+			case !copies(&p, e, s.SourceClusterID):
 				err = m.compareEpochs(ctx, log, &p, &ev)
+			case p.State == statemachine.Failed: // how much of it is the source's now is found out when it goes on
+				ev.Compared, ev.CommonPoint = true, Unknown
 			}
 		}
 		if err != nil {
-			p.State, p.Reason, p.NeedsConsent = statemachine.Failed, err.Error(), nil
+			p.State, p.Reason, p.RetryAttempt, p.NeedsConsent = statemachine.Failed, err.Error(), 0, nil
 		}
 		s.Partitions = append(s.Partitions, p)
 		s.Evidence = append(s.Evidence, ev)
@@ -127,14 +130,16 @@ func (m *Mirror) examine(ctx context.Context, s *Snapshot, t *SourceTopic, own s
 	return nil
 }
 
-// inStep says that this mirror copies the partition from that source already: what it has copied lies above where an earlier mirror in the other direction ended, and is the
-// source's all the same.
-func inStep(p *PartitionStatus, e statemachine.Entry, source string) bool {
-	switch p.State {
-	case statemachine.Mirroring, statemachine.EpochFencing, statemachine.Pausing, statemachine.Paused:
-		return p.Owner == OwnerOurs && e.State.SourceClusterID == source && e.State.SourceTopicID == p.SourceTopicID
+// copies says that this mirror copies the partition from that source already, or would if what has failed did not hinder it: what it has copied lies above where an earlier mirror in the other direction
+// ended, and is the source's all the same.
+func copies(p *PartitionStatus, e statemachine.Entry, source string) bool {
+	switch {
+	case p.Owner != OwnerOurs || e.State.SourceClusterID != source || e.State.SourceTopicID != p.SourceTopicID:
+		return false
+	case p.State == statemachine.Failed:
+		return e.State.Mirrored && e.State.RetryAttempt > 0
 	}
-	return false
+	return slices.Contains([]statemachine.State{statemachine.Mirroring, statemachine.EpochFencing, statemachine.Pausing, statemachine.Paused}, p.State)
 }
 
 // compareEpochs finds the point up to which the local log is the source's, as PREPARING will.

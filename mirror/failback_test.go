@@ -2,8 +2,11 @@ package mirror_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
@@ -131,4 +134,55 @@ func TestFailbackOfATopicThatIsMissingHereIsACopy(t *testing.T) {
 			t.Error("the copy differs")
 		}
 	})
+}
+
+// TestPlanFailbackNamesWhatIsTriedAgain: a partition that has failed for a reason that passes hinders no plan. The plan says why it has failed, and the failback waits for it as long as its caller does.
+func TestPlanFailbackNamesWhatIsTriedAgain(t *testing.T) {
+	for at, words := range map[string]string{
+		"Log.CloseForWrites": "the destination log cannot be closed for client writes: the disk is slow", // nothing is mirrored yet
+		"Log.Append":         "the disk is slow",
+	} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := failedOver(t)
+				b.fill("t", 0, 3)
+				back := openBack(t, a, b)
+				defer back.close()
+				hinder := func(hindered string) {
+					a.SetHooks(memlog.Hooks{Before: func(_ context.Context, c memlog.Call) error {
+						if c.Operation == hindered && c.Partition.Topic == "t" {
+							return errors.New("the disk is slow")
+						}
+						return nil
+					}})
+				}
+				hinder(at)
+				plan, err := back.PlanFailback(t.Context(), "t")
+				if err != nil {
+					t.Fatal(err)
+				}
+				expect(t, "given up", plan.Dropped, 1)
+				report, err := back.ExecuteFailback(bounded(t, 10*time.Second), plan)
+				if !errors.Is(err, mirror.ErrIncomplete) {
+					t.Fatalf("%v\n%s", err, report)
+				}
+				failed := back.untilFailed("t", 0, words)
+				plan, err = back.PlanFailback(t.Context(), "t")
+				if err != nil || plan.Severity == mirror.SeverityRefused || failed.RetryAttempt < 1 {
+					t.Fatalf("attempt %d: %v\n%s", failed.RetryAttempt, err, plan)
+				}
+				if at == "Log.Append" {
+					expect(t, "given up when it was cut before", plan.Dropped, 0)
+					expectWords(t, plan.String(), "t-0: FAILED: ", words, "it is tried again by itself (so far ", "a failback waits for that")
+				}
+				hinder("")
+				if report, err := back.ExecuteFailback(bounded(t, 10*time.Minute), plan); err != nil {
+					t.Fatalf("%v\n%s", err, report)
+				}
+				if !bytes.Equal(a.raw("t", 0), b.raw("t", 0)) {
+					t.Error("the logs differ")
+				}
+			})
+		})
+	}
 }

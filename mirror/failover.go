@@ -24,7 +24,8 @@ func (m *Mirror) Snapshot() Snapshot {
 func (m *Mirror) snapshot() Snapshot {
 	st := m.Status()
 	s := Snapshot{Mirror: st.Mirror, SourceClusterID: st.SourceClusterID, DestinationClusterID: st.DestinationClusterID, Taken: st.Taken, SourceError: cmp.Or(m.link.troubled(), m.desk.troubled()),
-		Groups: st.Metadata.FollowedGroups, GroupsError: st.Metadata.Groups.hindered(), Failovers: st.Failovers}
+		Groups: st.Metadata.FollowedGroups, GroupsSeen: st.Metadata.Groups.At, GroupsError: st.Metadata.Groups.hindered(), Failovers: st.Failovers, Promotion: st.Promotion, Surroundings: m.surveying.now()}
+	s.Surroundings.NotFollowed = st.Metadata.notFollowed()
 	for _, t := range st.Topics {
 		ts := TopicSnapshot{Topic: t.Topic, MirrorName: t.MirrorName}
 		if t.Err != nil {
@@ -75,7 +76,9 @@ type FailoverReport struct {
 	Took                 time.Duration
 	Topics               []TopicResult // refused topics, and topics without logs
 	Partitions           []FailoverResult
-	// TornTransactions ended committed in some partitions and aborted in others, by what the copies hold up to their final offsets.
+	// TornTransactions ended committed in some partitions and aborted in others, by what the copies hold up to their final offsets. With TornCut, Cut is what was cut, or why nothing was; nil where that is not
+	// known to this process: after a restart since it was decided, or of a stop that another process carried out. It is not recorded. What is recorded is which copies were cut, and where they end
+	// (PartitionStatus.LME); what went is in the Sink, and the CutMade and RecordsDropped events of the process that cut have told it.
 	TornTransactions TornTransactions
 	// Steps is what Took is made of: until the stop was recorded and this process was told of it (ToldStep), and the steps of the partition that was open last. Empty if none was opened.
 	Steps []StepTime
@@ -93,7 +96,8 @@ type FailoverResult struct {
 	OpensAt     int64 // first offset for clients
 	Aborts      []AbortMarker
 	ResetAt     int64 // of the MIRROR_PID_RESET, Unknown
-	// Missing is how many offsets the source was known to have beyond FinalOffset when it was last heard of. At least: a forced failover does not ask it again.
+	// Missing is how many offsets the source was known to have beyond FinalOffset when it was last heard of. At least: a forced failover does not ask it again. Unknown where the source was never seen, and
+	// where the copy was not compared with it (PartitionStatus.Unproved).
 	Missing    Loss
 	SourceEnd  int64     // what Missing was computed with, Unknown
 	SourceSeen time.Time // when that was measured
@@ -110,7 +114,9 @@ var ErrIncomplete = errors.New("mirror: not complete")
 // was something to fail over and every topic of the plan was; otherwise errors.Is finds ErrIncomplete, and the context's end where that cut the wait short, and the report says
 // which partitions are not open, and why. A plan of another mirror, or of other clusters than those that are here as far as both know them, is refused with InvalidRequest
 // before anything is written. With TornRefuse nothing is stopped where a look at the copies shows now that a transaction would be torn apart, or cannot show it: errors.Is finds
-// ErrTornTransactions. What arrives between that look and the stop may tear one all the same; the report says so. A failover that is forced (kraft.Force) looks at no policy.
+// ErrTornTransactions. What arrives between that look and the stop may tear one all the same; the report says so. With TornCut a plan whose cut gives up what readers may have seen is refused unless it was made
+// to (CutReaders; errors.Is finds ErrCutExposed). The cut itself is found when all copies stand still, and ends no partition below where the plan does: where it would have to, or would give up more than
+// MaxGiveUp, none is made, and the report says so (TornTransactions.Cut). A failover that is forced (kraft.Force) looks at no policy.
 func (m *Mirror) ExecuteFailover(ctx context.Context, plan FailoverPlan) (FailoverReport, error) {
 	return m.executeFailover(ctx, plan, StopOptions{Partial: plan.Partial, Drain: plan.Drain, Intent: intentOf("failover", plan.Hash(), plan.Reason)})
 }
@@ -131,13 +137,20 @@ func (m *Mirror) executeFailover(ctx context.Context, plan FailoverPlan, o StopO
 		return r, fmt.Errorf("%w: no topic is in mirror %s here, so nothing was failed over; start its topics (what the store holds of them is kept), then fail over", ErrIncomplete, m.cfg.Name)
 	}
 	if !plan.TornPolicy.known() {
-		return r, &Error{Code: InvalidRequest, Mirror: m.cfg.Name, Partition: -1, Message: fmt.Sprintf("there is no policy %q for torn transactions; it is %s or %s. Nothing has changed", plan.TornPolicy, TornAbort, TornRefuse)}
+		return r, &Error{Code: InvalidRequest, Mirror: m.cfg.Name, Partition: -1, Message: fmt.Sprintf("there is no policy %q for torn transactions; it is %s, %s or %s. Nothing has changed", plan.TornPolicy, TornAbort, TornRefuse, TornCut)}
 	}
-	if plan.TornPolicy == TornRefuse {
+	switch plan.TornPolicy {
+	case TornRefuse:
 		r.TornTransactions = m.tornNow(ctx, topics, plan.ClockSkew)
 		if err := r.TornTransactions.refusal(m.cfg.Name); err != nil {
 			return r, err
 		}
+	case TornCut:
+		if err := plan.TornTransactions.Cut.refusal(m.cfg.Name, plan.CutReaders); err != nil {
+			r.TornTransactions = plan.TornTransactions
+			return r, err
+		}
+		o.Torn, o.MaxGiveUp, o.CutReaders, o.plan = TornCut, plan.MaxGiveUp, plan.CutReaders, &cutBounds{skew: plan.ClockSkew, floors: plan.ends()}
 	}
 	result, err := m.admin.Stop(ctx, topics, o)
 	if len(result.Topics) == 0 && err != nil {
@@ -172,6 +185,9 @@ func (m *Mirror) executeFailover(ctx context.Context, plan FailoverPlan, o StopO
 	}
 	r.Took = time.Since(r.Began)
 	r.TornTransactions = m.tornNow(ctx, slices.Collect(maps.Keys(members)), plan.ClockSkew)
+	if plan.TornPolicy == TornCut {
+		r.TornTransactions.Cut = m.cutOf(members)
+	}
 	r.Steps = stepsOf(&st, members, r.Began, r.Took)
 	if len(unfinished) == 0 {
 		return r, nil
@@ -284,10 +300,13 @@ func (m *Mirror) failoverResult(plan FailoverPlan, p *PartitionStatus, waitErr e
 				reason += " at " + p.Step
 			}
 		}
+		if p.Halted {
+			reason += "; the stop is recorded, and the process that has the partition now carries it out: look there"
+		}
 		res.Err = &Error{Code: InvalidClusterMirrorState, Mirror: m.cfg.Name, Topic: p.Topic, Partition: p.Partition, Message: reason, Err: waitErr}
 		return res
 	}
-	if !p.SourceSeen.IsZero() && p.SourceEnd >= 0 && res.FinalOffset >= 0 {
+	if !p.Unproved && !p.SourceSeen.IsZero() && p.SourceEnd >= 0 && res.FinalOffset >= 0 {
 		res.Missing = Loss{Offsets: KnownNumber(max(0, p.SourceEnd-res.FinalOffset)), AtLeast: true}
 		if p.NothingLeft {
 			res.Missing.Offsets = KnownNumber(0)
@@ -303,11 +322,22 @@ func (m *Mirror) failoverResult(plan FailoverPlan, p *PartitionStatus, waitErr e
 		res.AlreadyDone = true
 		return res
 	}
-	if end, ok := was.MirrorEnd.Value(); ok && res.FinalOffset >= 0 && end != res.FinalOffset {
+	if end, ok := plan.endOf(&was).Value(); ok && res.FinalOffset >= 0 && end != res.FinalOffset {
 		res.Differences = append(res.Differences, fmt.Sprintf("the plan saw the mirror end at %d, the final offset is %d", end, res.FinalOffset))
 	}
 	if len(was.Aborts) != len(res.Aborts) {
 		res.Differences = append(res.Differences, fmt.Sprintf("the plan saw %d open transactions, %d were aborted", len(was.Aborts), len(res.Aborts)))
+	}
+	var others []string // as many may have been aborted, and not the same
+	for _, x := range res.Aborts {
+		if !slices.ContainsFunc(was.Aborts, func(y PlannedTransaction) bool {
+			return y.ProducerID == x.ProducerID && y.ProducerEpoch == x.ProducerEpoch
+		}) {
+			others = append(others, fmt.Sprintf("producer %d epoch %d", x.ProducerID, x.ProducerEpoch))
+		}
+	}
+	if len(others) > 0 {
+		res.Differences = append(res.Differences, "aborted, and not open when the plan was made: "+few(others))
 	}
 	return res
 }
@@ -351,13 +381,18 @@ func (r FailoverReport) String() string {
 		verdict += fmt.Sprintf("; %s refused", plural(len(r.Topics), "topic", "topics"))
 	}
 	var missing Loss
-	known, seen := int64(0), 0
+	known, seen, unknown := int64(0), 0, 0
 	for _, p := range r.Partitions {
-		if n, ok := p.Missing.Offsets.Value(); ok && !p.AlreadyDone {
+		n, ok := p.Missing.Offsets.Value()
+		switch {
+		case p.AlreadyDone || p.Err != nil:
+		case ok:
 			known, seen = known+n, seen+1
+		default:
+			unknown++
 		}
 	}
-	if seen > 0 {
+	if known > 0 || seen > 0 && unknown == 0 {
 		missing = Loss{Offsets: KnownNumber(known), AtLeast: true}
 	}
 	if open > 0 {
@@ -367,9 +402,17 @@ func (r FailoverReport) String() string {
 	if line := r.TornTransactions.line(TornAbort); line != "" {
 		t.line("%s", line)
 	}
+	if cut := r.TornTransactions.Cut; cut != nil {
+		t.line("CONSISTENT CUT: %s", cut.words())
+	}
 	var rows, notes [][]string
 	for _, x := range r.Topics {
 		notes = append(notes, []string{x.Topic, x.Err.Error()})
+	}
+	if cut := r.TornTransactions.Cut; cut != nil {
+		for _, line := range cut.lines(mostTorn) {
+			notes = append(notes, []string{"consistent cut", line})
+		}
 	}
 	for _, p := range r.Partitions {
 		name := fmt.Sprintf("%s-%d", p.Topic, p.Partition)

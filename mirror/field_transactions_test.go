@@ -159,3 +159,35 @@ func TestF54StableEndAndHighWatermarkAreBothShown(t *testing.T) {
 		expect(t, "state", m.one("t", 0).State, statemachine.Mirroring)
 	})
 }
+
+// Whoever plans a failover sees where readers stand as far as replicas are now, not as far as they were when the log was looked at last.
+func TestF54LastStableIsThatOfWhatReplicasHoldNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSide(t, memlog.Config{ClusterID: "A"}), newSide(t, memlog.Config{ClusterID: "B", Replicas: 2})
+		a.local("t", 1)
+		a.block("t", 0, 200)
+		tx := a.NewProducer(memlog.ProducerOptions{As: &memlog.ProducerID{ID: 9}})
+		m := open(t, "m", a.Cluster, b, func(c *mirror.Config) { c.RefreshInterval = time.Hour })
+		defer m.close()
+		m.start("t")
+		m.untilInStep()
+		if err := b.HoldReplica("t", 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(tx.Begin(), second(tx.Produce(t.Context(), "t", 0, memlog.Record{Value: []byte("open")}))); err != nil {
+			t.Fatal(err)
+		}
+		a.block("t", 0, 100)
+		p := m.untilOne("copied", "t", 0, func(p mirror.PartitionStatus) bool { return p.End == 301 })
+		expect(t, "replicated, last stable offset", []int64{p.Replicated, p.LastStable}, []int64{200, 200})
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.untilOne("copied", "t", 0, func(p mirror.PartitionStatus) bool { return p.End == 302 })
+		if err := b.ReleaseReplica("t", 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		p = m.one("t", 0)
+		expect(t, "replicated, last stable offset", []int64{p.Replicated, p.LastStable}, []int64{302, 302})
+	})
+}

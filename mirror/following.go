@@ -195,7 +195,7 @@ func (f *following) wishes(s *ControlState, names []string) (found []WishRecorde
 	}
 	for _, w := range slices.Clone(s.Topics) {
 		if mirror, want, err := w.Wish(); err == nil && mirror == entry.Name && want != statemachine.WantStopped && filter.Excludes(w.Topic) {
-			w.MirrorName, w.DrainUntil = statemachine.MirrorNameValue(mirror, statemachine.WantStopped), time.Time{}
+			w.MirrorName, w.DrainUntil, w.Cut = statemachine.MirrorNameValue(mirror, statemachine.WantStopped), time.Time{}, CutWish{}
 			s.Set(w)
 			record(w.Topic, statemachine.WantStopped, "it matches mirror.topics.exclude")
 		}

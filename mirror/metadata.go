@@ -89,6 +89,13 @@ type TopicConfigReader interface {
 	TopicConfigs(ctx context.Context, topics []string) (map[string]TopicConfigs, error)
 }
 
+// EffectiveConfigReader is an optional ability of a Source and of a Destination that is a TopicConfigReader: it tells what counts for a topic, the setting of its own or else what its brokers and its
+// cluster have for it.
+type EffectiveConfigReader interface {
+	// EffectiveConfigs reads these settings of topics as they count now. What it cannot read is told as by TopicConfigs.
+	EffectiveConfigs(ctx context.Context, topics []string, names ...string) (map[string]TopicConfigs, error)
+}
+
 // TopicConfigChange is a change of one topic's settings. What it does not name stays as it is (KIP-339).
 type TopicConfigChange struct {
 	Set    map[string]string

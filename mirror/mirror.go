@@ -35,11 +35,14 @@ type Mirror struct {
 	reopening *reopening // the Source, where the mirror opens it itself; else nil
 	following following
 	draining  draining
+	cutting   cutting
 	loading   loading
 	desk      desk
 	syncing   *syncing
 	answering answering
 	returning returning
+	verifying verifying
+	surveying surveying
 	looks     firstLooks
 	failovers failovers
 	link      *link
@@ -75,7 +78,7 @@ type topicRun struct {
 	notBefore  time.Time
 	busy       bool  // being provisioned
 	recovered  int64 // TopicWish.Recover that was answered
-	// recoverNext: a request to recover waits until there are partitions.
+	// recoverNext: a request to recover waits until there are partitions, and all of them are set up.
 	recoverNext bool
 	// checking: whether the destination's topic still is the one whose logs are open here.
 	checking bool
@@ -100,13 +103,14 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 		m.cfg.Source = m.reopening
 	}
 	m.tuning, _ = cfg.tuned(nil)
-	m.following, m.draining.m = following{m: m}, m
+	m.following, m.draining.m, m.cutting.m = following{m: m}, m, m
 	m.loading = loading{m: m, turn: make(semaphore, 1)}
 	m.lease = lease{m: m, asking: make(semaphore, 1), asked: time.Now()}
 	m.desk = desk{m: m, q: newGathering[deskItem]()}
 	m.syncing, m.looks.m = newSyncing(m), m
 	m.answering = answering{m: m, turn: make(semaphore, 1)}
-	m.returning.m = m
+	m.returning.m, m.verifying.m = m, m
+	m.surveying = surveying{m: m, kick: make(chan bool, 1)}
 	m.link = newLink(m)
 	openCtx, stop := context.WithTimeout(ctx, cfg.CallBound)
 	defer stop()
@@ -149,6 +153,8 @@ func Open(ctx context.Context, cfg Config) (*Mirror, error) {
 	m.spawn(m.refreshLoop)
 	m.spawn((&reporting{m: m}).run)
 	m.spawn(m.returning.run)
+	m.spawn(m.verifying.run)
+	m.spawn(m.surveying.run)
 	return m, nil
 }
 
@@ -283,13 +289,16 @@ func (m *Mirror) reconcile() error {
 			continue
 		}
 		wanted[w.Topic] = true
+		f, _ := state.failbackOf(m.cfg.Name, w.Topic)
+		_, want, _ := w.Wish()
+		w.begins = f.Step == FailbackCopying && want == statemachine.WantPaused
 		m.mu.Lock()
 		t := m.topics[w.Topic]
 		if t == nil {
 			t = &topicRun{name: w.Topic}
 			m.topics[w.Topic] = t
 		}
-		changed := t.wish.MirrorName != w.MirrorName || !t.wish.DrainUntil.Equal(w.DrainUntil) || !slices.Equal(t.wish.Consents, w.Consents)
+		changed := t.wish.MirrorName != w.MirrorName || t.wish.begins != w.begins || !t.wish.DrainUntil.Equal(w.DrainUntil) || !t.wish.Cut.equal(w.Cut) || !slices.Equal(t.wish.Consents, w.Consents)
 		if changed {
 			t.tries, t.notBefore = 0, time.Time{}
 		}
@@ -305,21 +314,20 @@ func (m *Mirror) reconcile() error {
 			t.recovered, t.recoverNext = w.Recover, true
 			t.tries, t.notBefore = 0, time.Time{} // a topic that could not be set up is tried again at once
 		}
-		recover := t.recoverNext && len(runners) > 0
+		recover := t.recoverNext && len(runners) > 0 && !t.busy
 		t.recoverNext = t.recoverNext && !recover
 		provision := len(runners) == 0 && !t.busy && !time.Now().Before(t.notBefore)
 		if provision {
 			t.busy = true
 		}
-		m.mu.Unlock()
-		switch {
-		case !changed || len(runners) == 0:
-		case begins:
-			m.spawn(func() { m.begin(t, runners) })
-		default:
+		if changed && !begins {
 			for _, r := range runners {
 				m.draining.tell(r, w, r.state())
 			}
+		}
+		m.mu.Unlock()
+		if begins {
+			m.spawn(func() { m.begin(t, runners) })
 		}
 		if provision {
 			m.spawn(func() { m.provision(t) })
@@ -414,16 +422,17 @@ func (m *Mirror) begin(t *topicRun, runners []*runner) {
 		return // another wish was checked meanwhile, or the topic has left
 	}
 	t.checking = false
-	wish := t.wish
 	if stale {
 		t.partitions, t.tries, t.notBefore = nil, 0, time.Time{}
+	} else {
+		for _, r := range runners {
+			m.draining.tell(r, t.wish, r.state())
+		}
 	}
 	m.mu.Unlock()
-	for _, r := range runners {
-		if stale {
+	if stale {
+		for _, r := range runners {
 			r.close()
-		} else {
-			m.draining.tell(r, wish, r.state())
 		}
 	}
 	m.stateChanged()
@@ -440,8 +449,9 @@ func (m *Mirror) decided(topic string, version int64) bool {
 
 func wishEvent(w TopicWish) partition.Event {
 	_, want, _ := statemachine.ParseMirrorNameValue(w.MirrorName)
-	ev := partition.Event{Kind: partition.Wish, Want: want}
+	ev := partition.Event{Kind: partition.Wish, Want: want, Begins: w.begins}
 	if want == statemachine.WantStopped {
+		ev.Cut = !w.Cut.Asked.IsZero()
 		return ev // consents are for the start that they came with
 	}
 	for _, c := range w.Consents {
@@ -586,7 +596,6 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 	}
 	m.mu.Lock()
 	t.partitions = append(t.partitions, fresh...)
-	wish, policy := t.wish, m.tuning.policy
 	m.mu.Unlock()
 	for _, r := range fresh {
 		if m.ctx.Err() != nil {
@@ -617,9 +626,11 @@ func (m *Mirror) startPartitions(ctx context.Context, t *topicRun, have Topic) e
 				ev.Record.Episode = was.State.Episode
 			}
 		}
+		m.mu.Lock() // the log was asked, so how the mirror is tuned and what is wanted may be something else by now, which partitions that are served already were told
 		r.send(ev)
-		r.send(partition.Event{Kind: partition.Tuned, Policy: policy})
-		m.draining.tell(r, wish, ev.Record.State)
+		r.send(partition.Event{Kind: partition.Tuned, Policy: m.tuning.policy})
+		m.draining.tell(r, t.wish, ev.Record.State)
+		m.mu.Unlock()
 	}
 	return nil
 }
@@ -748,6 +759,7 @@ func (m *Mirror) refreshLoop() {
 				return
 			}
 			m.vanished.look()
+			answered := false
 			// While nothing is fetched the partitions' own retries look at the source; refreshes besides get rare.
 			if quiet++; m.link.anyHealthy() {
 				quiet = 0
@@ -758,9 +770,11 @@ func (m *Mirror) refreshLoop() {
 			}
 			if quiet < 2 || quiet%8 == 4 {
 				if m.desk.refresh(m.ctx, missed) && quiet == 0 {
+					answered = true
 					m.syncing.refreshed()
 				}
 			}
+			m.surveying.refreshed(answered)
 		}
 	}
 }
@@ -923,6 +937,8 @@ type Status struct {
 	Promotion            *Promotion    // one that is under way, as this process has read it last; nil: none is
 	// Failovers are those that were measured, the last few of this mirror's processes, the oldest first. PredictFailover says what the next one is expected to take.
 	Failovers []MeasuredFailover
+	// Verification is how the continuous comparison of copies with their source stands; nil: there is none.
+	Verification *VerificationStatus
 }
 
 // TopicStatus is one topic of a mirror.
@@ -961,11 +977,13 @@ func (m *Mirror) Status() Status {
 		for _, r := range p.rs {
 			x := r.status(now)
 			x.GroupsUnlooked = s.Metadata.Groups.Off == "" && x.State != statemachine.Stopped && !m.looks.over(r.tp, x.Episode, TopicID{})
+			x.Verification = m.verifying.of(&x)
 			p.t.Partitions = append(p.t.Partitions, x)
 		}
 		p.t.SplitBrain = m.returning.of(p.t.Topic, p.t.Partitions)
 		s.Topics = append(s.Topics, p.t)
 	}
+	s.Verification = m.verifying.status(s.Topics)
 	return s
 }
 

@@ -83,6 +83,10 @@ type Config struct {
 	// has one [none: the report says that nothing was verified].
 	Verifier    Verifier
 	VerifyBound time.Duration
+	// VerifyRate is how many bytes in a second, of both sides together, are read to compare copies with the source again and again while they are mirrored; the Verifier has to be a
+	// ContinuousVerifier [0: that is not done]. Copying comes first: nothing is compared while it is held back or behind. VerifyInterval is how often each copy is compared, if the rate lets it [24 h].
+	VerifyRate     int64
+	VerifyInterval time.Duration
 	// Seed of the jitter in retries [from the clock].
 	Seed uint64
 
@@ -120,6 +124,12 @@ func (c *Config) complete() error {
 	if c.FetchRate < 0 {
 		errs = append(errs, fmt.Errorf("FetchRate is negative: %d bytes/s", c.FetchRate))
 	}
+	if c.VerifyRate < 0 {
+		errs = append(errs, fmt.Errorf("VerifyRate is negative: %d bytes/s", c.VerifyRate))
+	}
+	if _, able := c.Verifier.(ContinuousVerifier); c.VerifyRate > 0 && !able {
+		errs = append(errs, errors.New("VerifyRate needs a Verifier that compares again and again, as package mirror/verify has one"))
+	}
 	for _, d := range []struct {
 		name  string
 		value *time.Duration
@@ -131,6 +141,7 @@ func (c *Config) complete() error {
 		{"ReplicaWait", &c.ReplicaWait, 10 * time.Second},
 		{"WatchdogAfter", &c.WatchdogAfter, time.Minute},
 		{"VerifyBound", &c.VerifyBound, time.Minute},
+		{"VerifyInterval", &c.VerifyInterval, 24 * time.Hour},
 	} {
 		if *d.value < 0 {
 			errs = append(errs, fmt.Errorf("%s is negative", d.name))

@@ -85,10 +85,11 @@ func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailbackPartition{}, Reason: o.Reason,
 	}
 	compared, still := true, true
+	index := indexed(&s)
 	for _, name := range planTopics(&s, o.Topics) {
 		topic := PlanTopic{Topic: name, Outcome: OutcomeGo}
-		member, ok := topicOf(&s, name)
-		partitions := partitionsOf(&s, name)
+		member, ok := index.topic(name)
+		partitions := index.partitions[name]
 		switch {
 		case !ok:
 			topic.Outcome, topic.Code = OutcomeRefused, TopicNotInClusterMirror
@@ -184,9 +185,13 @@ func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
 		}
 		return f
 	}
-	if compared && (p.State == statemachine.Stopped || p.State == statemachine.Unknown) {
+	retried := p.State == statemachine.Failed && p.RetryAttempt > 0
+	if compared && (p.State == statemachine.Stopped || p.State == statemachine.Unknown || retried) {
 		f.Outcome, f.Dropped = OutcomeGo, KnownNumber(0)
 		say("nothing has to be dropped")
+		if retried {
+			say("FAILED: %s; it is tried again by itself (so far %s), and a failback waits for that", orUnknown(p.Reason), plural(int(p.RetryAttempt), "time", "times"))
+		}
 		return f
 	}
 	switch p.State {

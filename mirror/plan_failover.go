@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -21,6 +22,10 @@ type FailoverOptions struct {
 	Drain time.Duration
 	// Torn is what to do about transactions that would be torn apart [TornAbort].
 	Torn TornPolicy
+	// MaxGiveUp is how many offsets TornCut may give up, of all partitions together; 0: no bound. Where it would be more, the failover is as with TornAbort, and plan and report say so.
+	MaxGiveUp int64
+	// CutReaders: TornCut also gives up what readers of the copies may have seen. Without it the failover is refused (ErrCutExposed) where it would, and the plan names the offsets.
+	CutReaders bool
 	// ClockSkew is how far a producer's clock may be ahead of the clocks of the source's brokers [txncut.DefaultSkew]. It says which COMMIT a transaction of version 1 may belong to; see txncut.Options.
 	ClockSkew time.Duration
 	// Reason is why, for the history: one line, at most 1000 characters.
@@ -35,9 +40,10 @@ type FailoverPlan struct {
 	DestinationClusterID string              `json:"destinationClusterId"`
 	Taken                time.Time           `json:"taken"`
 	SourceError          string              `json:"sourceError"`
-	Severity             Severity            `json:"severity"` // the worst of all topics and partitions
-	Loss                 Loss                `json:"loss"`     // of all partitions that will be stopped
-	Topics               []PlanTopic         `json:"topics"`   // in the order of the request
+	Severity             Severity            `json:"severity"`           // the worst of all topics and partitions
+	Loss                 Loss                `json:"loss"`               // of all partitions that will be stopped
+	LossBytes            Number              `json:"lossBytes,omitzero"` // about how many bytes those are of which the size is known
+	Topics               []PlanTopic         `json:"topics"`             // in the order of the request
 	Partitions           []FailoverPartition `json:"partitions"`
 	Partial              bool                `json:"partial"`                // FailoverOptions.Partial
 	Torn                 []string            `json:"torn"`                   // topic sets of which only a part would be stopped, one sentence each; without Partial the failover is refused
@@ -45,15 +51,23 @@ type FailoverPlan struct {
 	Groups               []PlanGroup         `json:"groups,omitempty"`       // of which a person has to know, by name
 	GroupsInStep         int                 `json:"groupsInStep,omitempty"` // other groups with offsets in topics that will be stopped
 	GroupsError          string              `json:"groupsError,omitempty"`  // Snapshot.GroupsError
-	GroupPlaces          []PlanGroupPlace    `json:"groupPlaces,omitempty"`  // where groups go on after the stop, by group, topic and partition
+	GroupsSeen           time.Time           `json:"groupsSeen,omitzero"`    // Snapshot.GroupsSeen
+	Streams              []PlanStreams       `json:"streams,omitempty"`      // Kafka Streams applications, by name
+	Surroundings         Surroundings        `json:"surroundings,omitzero"`  // Snapshot.Surroundings
+	// HighestProducerID is the highest in the copies that will be stopped; unknown, and absent in JSON: they hold none.
+	HighestProducerID Number           `json:"highestProducerId,omitzero"`
+	GroupPlaces       []PlanGroupPlace `json:"groupPlaces,omitempty"` // where groups go on after the stop, by group, topic and partition
 	// GroupsUnlooked are partitions (TOPIC-NUMBER) that will be stopped, and whose groups were not looked at since their mirroring began: what the source has of them is not known.
 	GroupsUnlooked []string `json:"groupsUnlooked,omitempty"`
 	// Drain is FailoverOptions.Drain: what the copies get meanwhile is less loss than the plan says.
 	Drain time.Duration `json:"drainNanoseconds,omitempty"`
 	// Predicted is what it is expected to take, step by step: the longest failover that was measured; nil: none was.
 	Predicted *MeasuredFailover `json:"predicted,omitempty"`
-	// TornPolicy is FailoverOptions.Torn, "" for TornAbort. With TornRefuse the failover looks again, and is refused if anything is torn then.
+	// TornPolicy is FailoverOptions.Torn, "" for TornAbort. With TornRefuse the failover looks again, and is refused if anything is torn then. With TornCut the cut is in TornTransactions.Cut, what it gives up
+	// is counted in Loss, and the failover, which finds the cut anew when its copies stand still, ends no partition below where this plan does: rather it makes no cut, and says so.
 	TornPolicy TornPolicy `json:"tornPolicy,omitempty"`
+	MaxGiveUp  int64      `json:"maxGiveUp,omitempty"`  // FailoverOptions.MaxGiveUp
+	CutReaders bool       `json:"cutReaders,omitempty"` // FailoverOptions.CutReaders
 	// TornTransactions would end committed in some partitions and aborted in others (Torn is about topics). What clocks may differ by is in ClockSkew.
 	TornTransactions TornTransactions `json:"tornTransactions,omitzero"`
 	ClockSkew        time.Duration    `json:"clockSkewNanoseconds,omitempty"` // FailoverOptions.ClockSkew
@@ -82,9 +96,11 @@ type FailoverPartition struct {
 	SourceEnd  Number               `json:"sourceEnd"`           // the source's high watermark as last measured
 	SourceSeen time.Time            `json:"sourceSeen,omitzero"` // when that was; zero, and absent in JSON: never
 	Loss       Loss                 `json:"loss"`
-	OpensAt    Number               `json:"opensAt"` // first offset for clients, if nothing more is copied before the stop
-	Aborts     []PlannedTransaction `json:"aborts"`  // open transactions that the stop ends
-	Reasons    []string             `json:"reasons"` // why refused, why failed, and what else a person has to know
+	LossBytes  Number               `json:"lossBytes,omitzero"` // about how many bytes Loss.Offsets are, by what was copied last; unknown, and absent in JSON: nothing was
+	InStep     time.Time            `json:"inStep,omitzero"`    // the last moment at which the copy held everything then known at the source; zero, and absent in JSON: never
+	OpensAt    Number               `json:"opensAt"`            // first offset for clients, if nothing more is copied before the stop
+	Aborts     []PlannedTransaction `json:"aborts"`             // open transactions that the stop ends
+	Reasons    []string             `json:"reasons"`            // why refused, why failed, and what else a person has to know
 }
 
 // PlannedTransaction is one open transaction that gets an ABORT marker: what it wrote in [FirstOffset, LastOffset] stays hidden from read_committed readers.
@@ -93,6 +109,8 @@ type PlannedTransaction struct {
 	ProducerEpoch int16 `json:"producerEpoch"`
 	FirstOffset   int64 `json:"firstOffset"`
 	LastOffset    int64 `json:"lastOffset"`
+	// TransactionalID is whose the producer id was at the source when that was seen last (Surroundings.TransactionalIDs), "" if that is not known.
+	TransactionalID string `json:"transactionalId,omitempty"`
 }
 
 // PlanFailover says what a failover would do. It is a pure function: it asks nobody, and its only time is s.Taken.
@@ -101,14 +119,16 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 	plan := FailoverPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(), SourceError: s.SourceError,
 		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailoverPartition{}, Partial: o.Partial, Torn: []string{},
-		Unwanted: s.Unwanted, Reason: o.Reason, Drain: o.Drain, Predicted: predicted(s.Failovers), TornPolicy: o.Torn.stored(), ClockSkew: o.ClockSkew,
+		Unwanted: s.Unwanted, Reason: o.Reason, Drain: o.Drain, Predicted: predicted(s.Failovers), TornPolicy: o.Torn.stored(), ClockSkew: o.ClockSkew, Surroundings: s.Surroundings.clone(),
+		MaxGiveUp: o.MaxGiveUp, CutReaders: o.CutReaders,
 	}
 	var known int64
 	never := false
+	index := indexed(&s)
 	for _, name := range planTopics(&s, o.Topics) {
 		topic := PlanTopic{Topic: name, Outcome: OutcomeDone}
-		member, ok := topicOf(&s, name)
-		partitions := partitionsOf(&s, name)
+		member, ok := index.topic(name)
+		partitions := index.partitions[name]
 		switch {
 		case !ok:
 			topic.Outcome, topic.Code, topic.Reason = OutcomeRefused, TopicNotInClusterMirror, "not mirrored: the topic is not in this mirror; nothing is done"
@@ -131,6 +151,10 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 				topic.Outcome = OutcomeStop
 				n, ok := f.Loss.Offsets.Value()
 				known += n
+				plan.HighestProducerID = KnownNumber(max(plan.HighestProducerID.orUnknown(), p.HighestProducerID))
+				if size, ok := f.LossBytes.Value(); ok {
+					plan.LossBytes = KnownNumber(max(0, plan.LossBytes.orUnknown()) + size)
+				}
 				never = never || !ok
 				plan.Loss.AtLeast = plan.Loss.AtLeast || !ok || f.Loss.AtLeast
 			}
@@ -140,12 +164,12 @@ func PlanFailover(s Snapshot, o FailoverOptions) FailoverPlan {
 		}
 		plan.Topics = append(plan.Topics, topic)
 	}
-	plan.Torn = append(plan.Torn, tornSets(&s, plan.Topics)...)
+	plan.Torn = append(plan.Torn, tornSets(&s, &index, plan.Topics)...)
 	if len(plan.Torn) > 0 && !plan.Partial {
 		plan.Severity = SeverityRefused
 	}
+	known += plan.planTorn(&s)
 	plan.addGroups(&s, fresh)
-	plan.planTorn(s.Transactions, o.ClockSkew)
 	plan.Loss.Offsets = KnownNumber(known)
 	if never && known == 0 {
 		plan.Loss = Loss{}
@@ -194,7 +218,7 @@ func planFailoverPartition(s *Snapshot, p *PartitionStatus, fresh time.Duration)
 		say("a stop is under way%s", because(p.Step))
 	}
 	if p.State == statemachine.Unknown || p.State == statemachine.Preparing {
-		say("not mirroring yet: the copy was not compared with the source in this episode, and is opened as it is")
+		say("not mirroring yet; the copy is opened as it is")
 	}
 	if p.NeedsConsent != nil {
 		say("it was waiting for consent to drop [%d,%d); a failover drops nothing of it", p.NeedsConsent.From, p.NeedsConsent.To)
@@ -212,7 +236,7 @@ func planFailoverPartition(s *Snapshot, p *PartitionStatus, fresh time.Duration)
 		return f
 	}
 	for _, t := range p.InFlight {
-		f.Aborts = append(f.Aborts, PlannedTransaction(t))
+		f.Aborts = append(f.Aborts, PlannedTransaction{t.ProducerID, t.ProducerEpoch, t.FirstOffset, t.LastOffset, s.Surroundings.transactionalID(t.ProducerID)})
 	}
 	if len(p.InFlight) > 0 && p.LastStable >= p.Start && p.LastStable < p.End {
 		holder := slices.MinFunc(p.InFlight, func(a, b Transaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
@@ -223,22 +247,25 @@ func planFailoverPartition(s *Snapshot, p *PartitionStatus, fresh time.Duration)
 		opens = max(opens, p.SourceEnd)
 	}
 	f.OpensAt = KnownNumber(opens + int64(len(f.Aborts)) + 1)
-	if p.NeedsConsent != nil {
-		// Refused before anything was compared or copied: what the log holds is not known to be the source's.
-		f.MirrorEnd, f.OpensAt = Number{}, Number{}
+	old := s.SourceError != "" || !p.LagUnknown.IsZero() || s.Taken.Sub(p.SourceSeen) > fresh
+	if p.Unproved {
+		f.MirrorEnd, f.OpensAt, f.Loss.AtLeast = Number{}, Number{}, old
 		say("nothing of the source is known to be here: its log was never compared to the end, so what is missing cannot be known")
 		f.Severity = f.Loss.severity()
 		return f
 	}
 
+	if p.LagTime != Unknown && !p.SourceSeen.IsZero() {
+		f.InStep = s.Taken.Add(-p.LagTime).Round(0).UTC()
+	}
 	if end, ok := f.SourceEnd.Value(); ok {
 		missing := max(0, end-p.Replicated)
 		if p.NothingLeft {
 			missing = max(0, p.End-p.Replicated)
 			say("nothing is left to read up to %d, though the copy ends at %d", end, p.End)
 		}
-		old := s.SourceError != "" || !p.LagUnknown.IsZero() || s.Taken.Sub(p.SourceSeen) > fresh
 		f.Loss = Loss{Offsets: KnownNumber(missing), AtLeast: old}
+		f.LossBytes = KnownNumber(bytesOf(missing, p.OffsetBytes))
 	}
 	f.Severity = f.Loss.severity()
 	return f
@@ -256,6 +283,9 @@ func (p FailoverPlan) String() string {
 		t.line("the source does not answer: %s", p.SourceError)
 	}
 	t.line("%s", p.verdict())
+	if line := p.lossLine(); line != "" {
+		t.line("%s", line)
+	}
 	for _, torn := range p.Torn {
 		if p.Partial {
 			t.line("PARTIAL: %s", torn)
@@ -269,8 +299,17 @@ func (p FailoverPlan) String() string {
 	if line := p.TornTransactions.line(p.TornPolicy); line != "" {
 		t.line("%s", line)
 	}
+	if line := p.cutLine(); line != "" {
+		t.line("%s", line)
+	}
 	if line := p.groupsLine(); line != "" {
 		t.line("%s", line)
+	}
+	p.streamsLines(&t)
+	if p.stopping() > 0 {
+		for _, line := range p.Surroundings.lines(p.HighestProducerID, p.Taken) {
+			t.line("%s", line)
+		}
 	}
 	t.line("%s", predictionLine(p.Predicted, p.Taken))
 	if p.Drain > 0 {
@@ -304,8 +343,12 @@ func (p FailoverPlan) String() string {
 		}
 		rows = append(rows, []string{name, x.State, x.MirrorEnd.String(), x.seen(p.Taken), loss, opens, fmt.Sprint(len(x.Aborts)), string(x.Outcome)})
 		for _, a := range x.Aborts {
-			notes = append(notes, []string{name, fmt.Sprintf("ABORT for producer %d epoch %d, open since %d: %d..%d stay hidden from read_committed readers, also if the source committed them",
-				a.ProducerID, a.ProducerEpoch, a.FirstOffset, a.FirstOffset, a.LastOffset)})
+			whose := ""
+			if a.TransactionalID != "" {
+				whose = fmt.Sprintf(" (transactional id %s)", a.TransactionalID)
+			}
+			notes = append(notes, []string{name, fmt.Sprintf("ABORT for producer %d epoch %d%s, open since %d: %d..%d stay hidden from read_committed readers, also if the source committed them",
+				a.ProducerID, a.ProducerEpoch, whose, a.FirstOffset, a.FirstOffset, a.LastOffset)})
 		}
 		for _, r := range x.Reasons {
 			notes = append(notes, []string{name, r})
@@ -342,7 +385,7 @@ func (x *FailoverPartition) seen(taken time.Time) string {
 }
 
 func (p FailoverPlan) verdict() string {
-	var stop, done, refused, loses, unknown, never int
+	var stop, done, refused, loses, unknown, never, uncompared int
 	var oldest time.Time
 	for _, x := range p.Partitions {
 		switch x.Outcome {
@@ -357,6 +400,10 @@ func (p FailoverPlan) verdict() string {
 		case SeverityLoses:
 			loses++
 		case SeverityUnknown:
+			if _, compared := x.MirrorEnd.Value(); !compared {
+				uncompared++
+				continue
+			}
 			unknown++
 			if x.SourceSeen.IsZero() {
 				never++
@@ -377,7 +424,7 @@ func (p FailoverPlan) verdict() string {
 	switch {
 	case stop == 0:
 		s = "NOTHING TO STOP"
-	case unknown > 0:
+	case unknown+uncompared > 0:
 		s = "LOSS UNKNOWN"
 		switch {
 		case n > 0:
@@ -385,17 +432,23 @@ func (p FailoverPlan) verdict() string {
 		case known:
 			s += ", nothing was missing when last seen"
 		}
-		s += fmt.Sprintf("; %s, source ends of %d not measurable now (", stopping, unknown)
-		if !oldest.IsZero() {
-			s += fmt.Sprintf("%d last seen, the oldest %s", unknown-never, age(p.Taken.Sub(oldest)))
+		s += "; " + stopping
+		if unknown > 0 {
+			s += fmt.Sprintf(", source ends of %d not measurable now (", unknown)
+			if !oldest.IsZero() {
+				s += fmt.Sprintf("%d last seen, the oldest %s", unknown-never, age(p.Taken.Sub(oldest)))
+			}
+			if never > 0 && !oldest.IsZero() {
+				s += ", "
+			}
+			if never > 0 {
+				s += fmt.Sprintf("%d never seen", never)
+			}
+			s += ")"
 		}
-		if never > 0 && !oldest.IsZero() {
-			s += ", "
+		if uncompared > 0 {
+			s += fmt.Sprintf(", %s not compared with the source", plural(uncompared, "copy", "copies"))
 		}
-		if never > 0 {
-			s += fmt.Sprintf("%d never seen", never)
-		}
-		s += ")"
 	case loses > 0:
 		s = fmt.Sprintf("LOSES %s in %s; %s", plural(int(n), "OFFSET", "OFFSETS"), plural(loses, "partition", "partitions"), stopping)
 	default:
@@ -411,6 +464,45 @@ func (p FailoverPlan) verdict() string {
 		s += fmt.Sprintf("; %s REFUSED", plural(topics, "topic", "topics"))
 	}
 	return s
+}
+
+// lossLine is the loss in bytes and time, "" if there is none, or nothing is known of it that the verdict does not say.
+func (p *FailoverPlan) lossLine() string {
+	var oldest *FailoverPartition
+	never, measured := 0, time.Time{}
+	for i := range p.Partitions {
+		x := &p.Partitions[i]
+		if x.Outcome != OutcomeStop || x.Severity == SeveritySafe {
+			continue
+		}
+		if !x.SourceSeen.IsZero() && (measured.IsZero() || x.SourceSeen.Before(measured)) {
+			measured = x.SourceSeen
+		}
+		switch {
+		case x.InStep.IsZero():
+			never++
+		case oldest == nil || x.InStep.Before(oldest.InStep):
+			oldest = x
+		}
+	}
+	var words []string
+	if n, known := p.LossBytes.Value(); known && n > 0 {
+		size := fmt.Sprintf("about %s that the source was seen to have %s at the longest", plural(int(n), "byte", "bytes"), age(p.Taken.Sub(measured)))
+		if p.Loss.AtLeast {
+			size = "at least " + size
+		}
+		words = append(words, size)
+	}
+	if oldest != nil {
+		words = append(words, fmt.Sprintf("what was written since %s-%d had everything, %s", oldest.Topic, oldest.Partition, age(p.Taken.Sub(oldest.InStep))))
+	}
+	if never > 0 && len(words) > 0 {
+		words = append(words, fmt.Sprintf("%s never known to have had everything", plural(never, "copy is", "copies are")))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "LOSS IN BYTES AND TIME: " + strings.Join(words, "; ")
 }
 
 // JSON is the plan with stable field names, indented. What is unknown is null; encoding/json reads an equal plan from it.

@@ -46,8 +46,8 @@ var planTime = time.Date(2026, 3, 14, 3, 12, 44, 0, time.UTC)
 func mirrored(topic string, partition int32, replicated, sourceEnd int64, ago time.Duration) PartitionStatus {
 	return PartitionStatus{
 		Mirror: "east", Topic: topic, Partition: partition, State: statemachine.Mirroring, Want: statemachine.WantMirroring, Episode: 1,
-		End: replicated, Replicated: replicated, LastStable: replicated, LeaderEpoch: 8, LastEpoch: 5, ResetAt: Unknown,
-		SourceEnd: sourceEnd, SourceSeen: planTime.Add(-ago),
+		End: replicated, Replicated: replicated, LastStable: replicated, LeaderEpoch: 8, LastEpoch: 5, ResetAt: Unknown, HighestProducerID: Unknown,
+		SourceEnd: sourceEnd, SourceSeen: planTime.Add(-ago), LagTime: ago,
 	}
 }
 
@@ -66,8 +66,9 @@ func deadSource() Snapshot {
 	upToDate := mirrored("orders", 0, 1000, 1000, 14*time.Minute)
 	behind := mirrored("orders", 1, 900, 1020, 14*time.Minute)
 	behind.State, behind.Reason, behind.RetryAttempt = statemachine.Failed, "source unreachable: dial tcp 10.0.0.1:9092: connect: connection refused", 7
+	behind.LagTime, behind.OffsetBytes = 15*time.Minute, 80
 	never := mirrored("orders", 2, 40, 0, 0)
-	never.SourceSeen, never.SourceEnd, never.State = time.Time{}, Unknown, statemachine.Preparing
+	never.SourceSeen, never.SourceEnd, never.State, never.Unproved, never.LagTime = time.Time{}, Unknown, statemachine.Preparing, true, Unknown
 	open := mirrored("payments", 0, 6, 7, 2*time.Hour+10*time.Minute)
 	open.InFlight = []Transaction{{ProducerID: 7, ProducerEpoch: 0, FirstOffset: 0, LastOffset: 4}}
 	open.LastStable = 0
@@ -100,7 +101,7 @@ func liveSnapshot() Snapshot {
 	closed.State, closed.Want, closed.LME = statemachine.Stopped, statemachine.WantStopped, &statemachine.LastMirrorEpoch{Epoch: 5, Offset: 70, Episode: 1}
 	waiting := mirrored("audit", 2, 90, 95, 3*time.Second)
 	waiting.State, waiting.Reason = statemachine.Failed, "starting would drop the destination's records [80, 90)"
-	waiting.NeedsConsent = &Consent{Partition: 2, From: 80, To: 90, Episode: 1}
+	waiting.Unproved, waiting.NeedsConsent = true, &Consent{Partition: 2, From: 80, To: 90, Episode: 1}
 	foreign := mirrored("audit", 3, 10, 10, time.Second)
 	foreign.Owner = OwnerForeign
 	log := mirrored("audit", 4, 3, 10, time.Second)
@@ -129,6 +130,9 @@ func TestFailoverPlanTexts(t *testing.T) {
 		"failover-groups":       groupsPlan(),
 		"failover-torn":         PlanFailover(tornSnapshot(), FailoverOptions{}),
 		"failover-torn-refused": PlanFailover(tornSnapshot(), FailoverOptions{Torn: TornRefuse}),
+		"failover-cut":          PlanFailover(cutSnapshot(true), FailoverOptions{Torn: TornCut, MaxGiveUp: 100, CutReaders: true}),
+		"failover-cut-refused":  PlanFailover(cutSnapshot(true), FailoverOptions{Torn: TornCut}),
+		"failover-cut-none":     PlanFailover(cutSnapshot(false), FailoverOptions{Torn: TornCut, MaxGiveUp: 80}),
 	} {
 		golden(t, name+".txt", []byte(plan.String()))
 		b, err := plan.JSON()

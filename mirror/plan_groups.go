@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +54,7 @@ type PlanGroupPlace struct {
 	Source    Number    `json:"source"`        // where the source had it
 	Seen      time.Time `json:"seen,omitzero"` // when that was; zero, and absent in JSON: never, or at an earlier look
 	Written   Number    `json:"written"`       // what the mirror wrote at the destination last; unknown: nothing, or somebody has moved it since
+	Again     Number    `json:"again"`         // of one that does not stay: offsets that it reads again, at most, if it has read everything at the source since; unknown: nobody knows how far the copy goes
 	Behind    Number    `json:"behind"`        // of one that stays: offsets that it reads again
 	Skips     Number    `json:"skips"`         // of one that stays: offsets that it has not read at the source, and does not read
 	Reason    string    `json:"reason"`        // why it is not in step now
@@ -93,7 +95,7 @@ func (p *FailoverPlan) sides(s *Snapshot) map[string]side {
 
 // addGroups takes in the groups that have offsets in topics which the plan stops, or has stopped while others of the group stay. One that needs nobody is only counted.
 func (p *FailoverPlan) addGroups(s *Snapshot, fresh time.Duration) {
-	p.GroupsError = s.GroupsError
+	p.GroupsError, p.GroupsSeen = s.GroupsError, storedTime(s.GroupsSeen)
 	sides := p.sides(s)
 	asked := map[string]bool{}
 	for _, t := range p.Topics {
@@ -101,13 +103,18 @@ func (p *FailoverPlan) addGroups(s *Snapshot, fresh time.Duration) {
 	}
 	copies := map[TopicPartition]metadatasync.Copy{}
 	for _, x := range s.Partitions {
-		copies[TopicPartition{x.Topic, x.Partition}] = metadatasync.Copy{Start: x.Start, Replicated: x.Replicated, End: x.End}
+		c := metadatasync.Copy{Start: x.Start, Replicated: x.Replicated, End: x.End}
+		if cut := p.TornTransactions.Cut.of(TopicPartition{x.Topic, x.Partition}); cut != nil {
+			c.Replicated, c.End = cut.Offset, cut.Offset
+		}
+		copies[TopicPartition{x.Topic, x.Partition}] = c
 		if x.GroupsUnlooked && sides[x.Topic] == willStop {
 			p.GroupsUnlooked = append(p.GroupsUnlooked, fmt.Sprintf("%s-%d", x.Topic, x.Partition))
 		}
 	}
 	slices.Sort(p.GroupsUnlooked)
 	internal := streamsTopics(sides, s.Groups)
+	p.addStreams(sides, internal)
 	for _, status := range s.Groups {
 		g := planGroup(&status, sides, internal[status.Group])
 		p.GroupPlaces = append(p.GroupPlaces, places(&status, sides, copies)...)
@@ -124,6 +131,33 @@ func (p *FailoverPlan) addGroups(s *Snapshot, fresh time.Duration) {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	slices.SortFunc(p.Groups, func(a, b PlanGroup) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
+}
+
+// PlanStreams is a Kafka Streams application of which topics that it makes for itself are stopped: each is cut at a place of its own.
+type PlanStreams struct {
+	Application string   `json:"application"` // the name of its group
+	Topics      []string `json:"topics"`      // that it makes for itself and that this plan stops, sorted
+}
+
+func (p *FailoverPlan) addStreams(sides map[string]side, internal map[string][]string) {
+	for _, application := range slices.Sorted(maps.Keys(internal)) {
+		topics := slices.DeleteFunc(slices.Clone(internal[application]), func(topic string) bool { return sides[topic] != willStop })
+		if len(topics) > 0 {
+			p.Streams = append(p.Streams, PlanStreams{application, topics})
+		}
+	}
+}
+
+// mostStreams is how many applications have a line.
+const mostStreams = 10
+
+// streamsLines say what has to be decided for each Kafka Streams application, one line each.
+func (p *FailoverPlan) streamsLines(t *planText) {
+	var lines []string
+	for _, x := range p.Streams {
+		lines = append(lines, fmt.Sprintf("STREAMS %s: its state may be ahead of its input after the cut, or behind it: reset or accept (%s)", x.Application, few(x.Topics)))
+	}
+	t.bounded(lines, mostStreams, " Kafka Streams applications; all are in JSON")
 }
 
 // places are where a group goes on in the partitions that are to be stopped: what is the mirror's is put to where the source had it, and what is others' stays.
@@ -155,6 +189,10 @@ func places(status *GroupStatus, sides map[string]side, copies map[TopicPartitio
 		}
 		if !y.Stays {
 			y.At = y.Place
+			at, known := y.At.Value()
+			if c := copies[x.TopicPartition]; known && c.Replicated < math.MaxInt64 {
+				y.Again = KnownNumber(max(0, c.Replicated-at))
+			}
 		}
 		all = append(all, y)
 	}
@@ -317,6 +355,9 @@ func (p *FailoverPlan) groupsLine() string {
 	if p.GroupsError != "" {
 		line = strings.TrimPrefix(line+"; ", "; ") + "not followed now: " + p.GroupsError
 	}
+	if line != "" && !p.GroupsSeen.IsZero() {
+		line += "; looked at " + age(p.Taken.Sub(p.GroupsSeen))
+	}
 	if line != "" {
 		line = "GROUPS: " + line
 	}
@@ -421,8 +462,34 @@ func (p *FailoverPlan) placesText(t *planText) {
 	t.line("After the stop, at the destination:")
 	t.bounded(lines, mostPlaces, "; all are in JSON")
 	if !known.IsZero() {
-		t.line("What groups committed at the source after that is not known: they read it again. The oldest of these moments is %s.", stamp(known))
+		t.line("What groups committed at the source after that is not known: they read it again. The oldest of these moments is %s.%s", stamp(known), p.againWords())
 	}
+}
+
+// againWords say how many offsets each group reads again at most; "" if none does, or if it is not known how far the copies go.
+func (p *FailoverPlan) againWords() string {
+	var who []string
+	most := map[string]int64{}
+	for i := range p.GroupPlaces {
+		x := &p.GroupPlaces[i]
+		n, known := x.Again.Value()
+		if !known || n == 0 {
+			continue
+		}
+		name := groupName(x.Group, x.Kind)
+		if most[name] == 0 {
+			who = append(who, name)
+		}
+		most[name] += n
+	}
+	if len(who) == 0 {
+		return ""
+	}
+	slices.SortStableFunc(who, func(a, b string) int { return cmp.Compare(most[b], most[a]) })
+	for i, name := range who {
+		who[i] = fmt.Sprintf("%s %s", name, plural(int(most[name]), "offset", "offsets"))
+	}
+	return " At most they read again: " + few(who) + "."
 }
 
 // since is the moment up to which it is known where the source had a group that was recorded at seen.

@@ -41,6 +41,12 @@ type FenceAdvice interface {
 	TakeDown(topics []string) []string
 }
 
+// FenceSlows is an optional ability of a Fence that forbids no write and only makes writes rare, and says so by true. That the source has stood still behind it tells nothing of the next moment, so
+// nothing is proved by it; a fence without the ability keeps out every write of those whom it is about.
+type FenceSlows interface {
+	OnlySlows() bool
+}
+
 // LogEndReader is an optional ability of a Source: it can tell where logs end at their leaders. Beyond the high watermark lies what was acknowledged with acks=1 and has not reached every replica
 // in sync yet.
 type LogEndReader interface {
@@ -121,10 +127,12 @@ func fenceName(f Fence) string {
 // ErrGivenUp: a promotion was given up before anything was stopped, and the mirror goes on as it was. The error says why, and the report whether the fence is down.
 var ErrGivenUp = errors.New("mirror: the promotion was given up, and nothing has changed at the destination")
 
-// ErrNotProved: everything is stopped and open for clients, and it is not proved that the copy has all that was acknowledged at the source. The report says why, and where.
+// ErrNotProved: everything is stopped and open for clients, and it is not proved that the copy has all that was acknowledged at the source. The report says why, and where. As long as the source has
+// not answered behind the stop the promotion stays recorded: Promote again compares when it does.
 var ErrNotProved = errors.New("mirror: promoted, and not proved")
 
-// ErrNoReturn: a promotion cannot be taken back, because the stop is recorded. Promote again ends it.
+// ErrNoReturn: a promotion cannot be taken back, because the stop is recorded, or because somebody else has stopped some of its topics, which clients may write to at the destination since. Promote again
+// ends it: what nobody has stopped yet is drained first.
 var ErrNoReturn = errors.New("mirror: the stop is recorded, so the promotion cannot be taken back")
 
 // ErrOtherPromotion: another promotion of the mirror is under way, or somebody else has taken this one up.
@@ -147,6 +155,7 @@ type PromoteReport struct {
 	Why    []string
 	// FenceUp: the fence stands at the source when this ends, or may stand.
 	FenceUp    bool
+	OnlySlows  bool      // the fence forbids no write (FenceSlows), so nothing is proved: all was equal when it was looked at, at most
 	Limits     []string  // whom the fence does not stop
 	TakeDown   []string  // how it is taken down
 	LastWrite  time.Time // up to when writes were seen at the source behind the fence; zero: none was
@@ -175,11 +184,12 @@ type PromoteResult struct {
 // the destination. Bound is the longest that it takes; nothing waits for the source beyond it.
 //
 // It is recorded before the source is changed. After a crash at any step Promote with the same topics and the same fence goes on (what an earlier process saw of the source is not believed), and
-// AbortPromotion takes it back. When the stop is recorded there is no way back, and Promote ends what is left.
+// AbortPromotion takes it back. When the stop is recorded there is no way back, and Promote ends what is left. Where somebody else has stopped some of the topics meanwhile, the fence is not lowered any
+// more; the others are stopped when they are ready, and not before.
 //
 // When it succeeds the fence stays up, because clients that still write to the source would write what no copy has; the report says how it is taken down.
 //
-// Errors: InvalidRequest and those of Stop, before anything has changed; ErrOtherPromotion; ErrGivenUp; ErrIncomplete, when partitions are not open yet (the same again waits for them); ErrNotProved,
+// Errors: InvalidRequest (with FenceElsewhereError) and those of Stop, before anything has changed; ErrOtherPromotion; ErrGivenUp; ErrIncomplete, when partitions are not open yet (the same again waits for them); ErrNotProved,
 // when they are and something may be missing.
 func (m *Mirror) Promote(ctx context.Context, o PromoteOptions) (PromoteReport, error) {
 	m.settle(ctx)
@@ -187,7 +197,8 @@ func (m *Mirror) Promote(ctx context.Context, o PromoteOptions) (PromoteReport, 
 }
 
 // AbortPromotion takes a promotion back that is under way, as one that a crash has left: it lowers the fence, which has to be the one that was raised (nil: there was none), and takes the record out.
-// The mirror goes on as it was. Nothing under way is fine. Errors: ErrNoReturn; ErrOtherPromotion, of another fence; the fence's and the Control's, with which the record stays and the same may be tried again.
+// The mirror goes on as it was. Nothing under way is fine. Errors: ErrNoReturn; ErrOtherPromotion, of another fence;
+// FenceElsewhereError; the fence's and the Control's, with which the record stays and the same may be tried again.
 func (m *Mirror) AbortPromotion(ctx context.Context, fence Fence) error {
 	return m.admin.AbortPromotion(ctx, fence)
 }
@@ -217,30 +228,34 @@ func (a *Admin) Promote(ctx context.Context, o PromoteOptions) (PromoteReport, e
 
 // AbortPromotion is Mirror.AbortPromotion from any process.
 func (a *Admin) AbortPromotion(ctx context.Context, fence Fence) error {
-	record, err := a.giveUpPromotion(ctx, func(p Promotion) error {
-		if p.Fence != fenceName(fence) {
-			return fmt.Errorf("%w: the fence that was raised is %q, and the one given is %q", ErrOtherPromotion, p.Fence, fenceName(fence))
+	record, sourceID, err := a.giveUpPromotion(ctx, func(s *ControlState) (Promotion, bool, error) {
+		p, ok := s.Promotion(a.cfg.Mirror)
+		if ok && p.Fence != fenceName(fence) {
+			return p, ok, fmt.Errorf("%w: the fence that was raised is %q, and the one given is %q", ErrOtherPromotion, p.Fence, fenceName(fence))
 		}
-		return nil
+		return p, ok, nil
 	})
 	if err != nil || record.Mirror == "" {
 		return err
 	}
-	return a.lowerFence(ctx, record, fence)
+	return a.lowerFence(ctx, record, fence, sourceID)
 }
 
-// giveUpPromotion records that the promotion is being given up, so that nobody stops anything for it any more. A record without a Mirror: none was under way.
-func (a *Admin) giveUpPromotion(ctx context.Context, mine func(Promotion) error) (record Promotion, err error) {
+// giveUpPromotion records that the promotion which is given up is, so that nobody stops anything for it any more. A record without a Mirror: there is none.
+// sourceID is "" if nobody has said it yet.
+func (a *Admin) giveUpPromotion(ctx context.Context, which func(*ControlState) (p Promotion, ok bool, err error)) (record Promotion, sourceID string, err error) {
 	err = a.cfg.Control.Update(ctx, func(s *ControlState) error {
-		p, ok := s.Promotion(a.cfg.Mirror)
-		if record = p; !ok {
-			return nil
-		}
-		if err := mine(p); err != nil {
+		entry, _ := s.Mirror(a.cfg.Mirror)
+		sourceID = cmp.Or(entry.SourceClusterID, a.cfg.SourceClusterID)
+		p, ok, err := which(s)
+		if record = p; !ok || err != nil {
 			return err
 		}
-		if at := s.stoppedAmong(p); len(at) > 0 {
+		switch at := s.stoppedAmong(p); {
+		case s.noReturn(p):
 			return fmt.Errorf("%w (%s); promote again, which waits until all is open", ErrNoReturn, few(at))
+		case len(at) > 0:
+			return fmt.Errorf("%w: %w (%s), so the fence stays up; promote again, which goes on with the others", ErrNoReturn, errPartStopped, few(at))
 		}
 		if p.Step != PromotionLowering {
 			p.Step, p.Since = PromotionLowering, a.now()
@@ -250,10 +265,18 @@ func (a *Admin) giveUpPromotion(ctx context.Context, mine func(Promotion) error)
 		record = p
 		return nil
 	})
-	return record, err
+	return record, sourceID, err
 }
 
-// stoppedAmong are the topics of a promotion that are wanted stopped: one is enough, and there is no way back.
+// errPartStopped: the topics that nobody has stopped are mirrored on, so a promotion may still stop them when they are ready, and has stopped none itself.
+var errPartStopped = errors.New("somebody else has stopped some of the topics")
+
+// noReturn says that nothing is left of a promotion but to end it: its own stop is recorded, in one write with the step, or others have stopped all that it is about.
+func (s *ControlState) noReturn(p Promotion) bool {
+	return p.Step == PromotionStopping || len(s.stoppedAmong(p)) == len(p.Topics)
+}
+
+// stoppedAmong are the topics of a promotion that are wanted stopped, whoever wants it. With one of them the fence is not lowered any more.
 func (s *ControlState) stoppedAmong(p Promotion) []string {
 	return slices.DeleteFunc(slices.Clone(p.Topics), func(topic string) bool {
 		w, ok := s.Topic(topic)
@@ -262,10 +285,13 @@ func (s *ControlState) stoppedAmong(p Promotion) []string {
 }
 
 // lowerFence lowers the fence of a promotion that is given up, and takes its record out.
-func (a *Admin) lowerFence(ctx context.Context, record Promotion, fence Fence) error {
+func (a *Admin) lowerFence(ctx context.Context, record Promotion, fence Fence, sourceID string) error {
 	var rules []ACL
 	if fence != nil {
 		fence, err := withMemory(fence, record.Memory)
+		if err == nil {
+			err = atSource(ctx, theFence, fence, sourceID)
+		}
 		if err == nil {
 			rules = rulesOf(fence, record.Topics)
 			err = fence.Lower(ctx, record.Topics)
@@ -276,7 +302,7 @@ func (a *Admin) lowerFence(ctx context.Context, record Promotion, fence Fence) e
 	}
 	err := a.cfg.Control.Update(ctx, func(s *ControlState) error {
 		p, ok := s.Promotion(a.cfg.Mirror)
-		if !ok || p.Attempt != record.Attempt {
+		if !ok || !p.sameAttempt(record) {
 			return nil // somebody else has ended it
 		}
 		s.RemovePromotion(a.cfg.Mirror)

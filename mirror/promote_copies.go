@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/clustermirror/clustermirror/statemachine"
 )
@@ -12,7 +13,7 @@ import (
 // mirrorCopies are those of the mirror that runs in this process.
 type mirrorCopies struct{ m *Mirror }
 
-func (c mirrorCopies) look(_ context.Context, topics []string) (map[TopicPartition]promotionCopy, error) {
+func (c mirrorCopies) look(_ context.Context, topics []string, _ time.Time) (map[TopicPartition]promotionCopy, error) {
 	if c.m.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
@@ -27,7 +28,7 @@ func (c mirrorCopies) look(_ context.Context, topics []string) (map[TopicPartiti
 		}
 		for i := range t.Partitions {
 			p := &t.Partitions[i]
-			x := promotionCopy{mirroring: p.State == statemachine.Mirroring && !p.Halted, stopped: stopped(t.MirrorName), state: p.State.String() + because(p.Reason), replicated: p.Replicated}
+			x := promotionCopy{mirroring: p.State == statemachine.Mirroring && !p.Halted, heard: true, stopped: stopped(t.MirrorName), state: p.State.String() + because(p.Reason), replicated: p.Replicated}
 			if p.NothingLeft && p.Replicated >= p.End {
 				x.emptyTo = p.SourceEnd
 			}
@@ -51,9 +52,20 @@ func (c mirrorCopies) stop(ctx context.Context, p *promoting) (map[TopicPartitio
 		}
 		return nil, err
 	}
+	seen := map[TopicPartition]bool{} // a process that has begun since does not know what was aborted
+	for _, t := range c.m.Status().Topics {
+		for i := range t.Partitions {
+			seen[TopicPartition{t.Topic, t.Partitions[i].Partition}] = !t.Partitions[i].StopEnded.IsZero()
+		}
+	}
 	found := map[TopicPartition]promotedCopy{}
 	for _, f := range report.Partitions {
-		found[TopicPartition{f.Topic, f.Partition}] = promotedCopy{final: f.FinalOffset, lme: int64(f.LME), aborts: len(f.Aborts), err: f.Err}
+		tp := TopicPartition{f.Topic, f.Partition}
+		x := promotedCopy{final: f.FinalOffset, lme: int64(f.LME), aborts: Unknown, err: f.Err}
+		if seen[tp] {
+			x.aborts = int64(len(f.Aborts))
+		}
+		found[tp] = x
 	}
 	return found, err
 }
@@ -74,7 +86,7 @@ func (p *promoting) stopOptions() StopOptions {
 type reportedCopies struct{ a *Admin }
 
 func (c reportedCopies) reports(ctx context.Context, topics []string) ([]PartitionReport, error) {
-	reports, err := c.a.cfg.Control.Reports(ctx)
+	reports, _, err := c.a.hear(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading reports: %w", err)
 	}
@@ -86,7 +98,7 @@ func (c reportedCopies) reports(ctx context.Context, topics []string) ([]Partiti
 	return slices.DeleteFunc(reports.Partitions, func(r PartitionReport) bool { return r.Mirror != c.a.cfg.Mirror || !slices.Contains(topics, r.Topic) }), nil
 }
 
-func (c reportedCopies) look(ctx context.Context, topics []string) (map[TopicPartition]promotionCopy, error) {
+func (c reportedCopies) look(ctx context.Context, topics []string, since time.Time) (map[TopicPartition]promotionCopy, error) {
 	reports, err := c.reports(ctx, topics)
 	if err != nil {
 		return nil, err
@@ -98,8 +110,12 @@ func (c reportedCopies) look(ctx context.Context, topics []string) (map[TopicPar
 	found := map[TopicPartition]promotionCopy{}
 	for _, r := range reports {
 		tp := TopicPartition{r.Topic, r.Partition}
+		heard := c.a.pulses.since(r.Owner, since)
+		if found[tp].heard && !heard {
+			continue // somebody had it before
+		}
 		wish, _ := state.Topic(r.Topic)
-		x := promotionCopy{mirroring: r.State == statemachine.Mirroring, stopped: stopped(wish.MirrorName), state: r.State.String() + because(r.Reason), replicated: r.DestinationEnd}
+		x := promotionCopy{mirroring: r.State == statemachine.Mirroring, heard: heard, stopped: stopped(wish.MirrorName), state: r.State.String() + because(r.Reason), replicated: r.DestinationEnd}
 		if r.OpenTransactions > 0 {
 			x.open = []OpenTransaction{{tp, Unknown, Unknown, r.OpenFrom}}
 		}
@@ -129,7 +145,7 @@ func (c reportedCopies) stop(ctx context.Context, p *promoting) (map[TopicPartit
 		if !ok || e.Key.Mirror != c.a.cfg.Mirror {
 			return nil
 		}
-		x := promotedCopy{final: Unknown, lme: Unknown}
+		x := promotedCopy{final: Unknown, lme: Unknown, aborts: Unknown}
 		if e.LME != nil {
 			x.final, x.lme = e.LME.Offset, int64(e.LME.Epoch)
 		}

@@ -2,7 +2,10 @@ package mirror
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -31,8 +34,11 @@ type Promotion struct {
 	Since   time.Time // of Step
 	Began   time.Time
 	Attempt int64 // counts who has taken it up: only the newest goes on
-	Who     Operator
-	Reason  string
+	// Whole is a sum over where the copies ended when they had everything and no transaction open, of PromotionStopping: whoever goes on knows by it that the stop has aborted none. "": they were not
+	// seen so.
+	Whole  string
+	Who    Operator
+	Reason string
 }
 
 type promotionValue struct {
@@ -44,6 +50,7 @@ type promotionValue struct {
 	Since   time.Time     `json:"since,omitzero"`
 	Began   time.Time     `json:"began,omitzero"`
 	Attempt int64         `json:"attempt"`
+	Whole   string        `json:"whole,omitempty"`
 	Host    string        `json:"host,omitempty"`
 	User    string        `json:"user,omitempty"`
 	Client  string        `json:"client,omitempty"`
@@ -51,11 +58,11 @@ type promotionValue struct {
 }
 
 func (p *Promotion) value() promotionValue {
-	return promotionValue{controlVersion, p.Topics, p.Fence, p.Memory, p.Step, p.Since, p.Began, p.Attempt, p.Who.Host, p.Who.User, p.Who.Client, p.Reason}
+	return promotionValue{controlVersion, p.Topics, p.Fence, p.Memory, p.Step, p.Since, p.Began, p.Attempt, p.Whole, p.Who.Host, p.Who.User, p.Who.Client, p.Reason}
 }
 
 func (v promotionValue) promotion(mirror string) Promotion {
-	return Promotion{mirror, v.Topics, v.Fence, v.Memory, v.Step, v.Since, v.Began, v.Attempt, Operator{v.Host, v.User, v.Client}, v.Reason}
+	return Promotion{mirror, v.Topics, v.Fence, v.Memory, v.Step, v.Since, v.Began, v.Attempt, v.Whole, Operator{v.Host, v.User, v.Client}, v.Reason}
 }
 
 // store makes it what comes back from its record.
@@ -67,6 +74,20 @@ func (p *Promotion) store() {
 	if p.Topics = slices.Compact(p.Topics); len(p.Topics) == 0 {
 		p.Topics = nil
 	}
+}
+
+// sumOf is Promotion.Whole of offsets.
+func sumOf(offsets map[TopicPartition]int64) string {
+	sum := sha256.New()
+	for _, tp := range slices.SortedFunc(maps.Keys(offsets), compareTopicPartitions) {
+		fmt.Fprintf(sum, "%q %d %d\n", tp.Topic, tp.Partition, offsets[tp])
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// sameAttempt says that a record is that of the same attempt at the same promotion: each promotion counts its attempts anew.
+func (p *Promotion) sameAttempt(other Promotion) bool {
+	return p.Attempt == other.Attempt && p.Began.Equal(other.Began)
 }
 
 // String says in one line which step it is at, since when, and behind which fence.

@@ -27,6 +27,13 @@ func (p *promoting) judge(copies map[TopicPartition]promotedCopy) {
 		all = append(all, tp)
 	}
 	slices.SortFunc(all, compareTopicPartitions)
+	finals := map[TopicPartition]int64{}
+	for tp, c := range copies {
+		finals[tp] = c.final
+	}
+	if p.record.Whole != "" && p.record.Whole == sumOf(finals) {
+		p.whole = finals // as an earlier attempt saw it
+	}
 	p.r.Partitions = nil
 	for _, tp := range all {
 		p.r.Partitions = append(p.r.Partitions, p.judgeOne(tp, copies, look))
@@ -40,6 +47,8 @@ func (p *promoting) judge(copies map[TopicPartition]promotedCopy) {
 	because(p.record.Fence == "", "there was no fence: what was acknowledged at the source around the stop is not known, and clients may write there now")
 	because(p.record.Fence != "" && p.verified == nil, fmt.Sprintf("the fence was not verified by this process: the source has not ended at the same offsets for %s", p.o.Quiet))
 	because(p.record.Fence != "" && p.verified != nil && p.latest != nil && !p.latest.agrees(p.verified), "something was written to the source behind the fence, or taken from it, after it was verified")
+	because(p.r.OnlySlows, "this fence does not forbid writes: what the source has taken since it was looked at, or takes yet, no copy has")
+	because(p.unraised != nil, fmt.Sprintf("the fence could not be raised again behind the stop: %v", p.unraised))
 	because(p.r.NoLogEnds, "the source does not say where its leaders' logs end: what was acknowledged there with acks=1 and is on no other replica is not seen")
 	because(len(all) == 0, "no partition is known")
 	p.r.Proved = len(p.r.Why) == 0 && !slices.ContainsFunc(p.r.Partitions, func(x PromoteResult) bool { return x.Err != nil || len(x.Why) > 0 })
@@ -49,7 +58,7 @@ func (p *promoting) judgeOne(tp TopicPartition, copies map[TopicPartition]promot
 	x := PromoteResult{Topic: tp.Topic, Partition: tp.Partition}
 	c, there := copies[tp]
 	if !there {
-		c = promotedCopy{final: Unknown, lme: Unknown}
+		c = promotedCopy{final: Unknown, lme: Unknown, aborts: Unknown}
 		x.Why = append(x.Why, "it has no copy")
 	}
 	x.Err = c.err
@@ -59,8 +68,12 @@ func (p *promoting) judgeOne(tp TopicPartition, copies map[TopicPartition]promot
 	if c.lme >= 0 {
 		x.LME = KnownNumber(c.lme)
 	}
-	if c.aborts > 0 {
-		x.Why = append(x.Why, fmt.Sprintf("the stop has aborted %s in the copy", plural(c.aborts, "transaction that was open", "transactions that were open")))
+	whole, drained := p.whole[tp]
+	switch {
+	case c.aborts > 0:
+		x.Why = append(x.Why, fmt.Sprintf("the stop has aborted %s in the copy", plural(int(c.aborts), "transaction that was open", "transactions that were open")))
+	case c.aborts < 0 && there && !(drained && whole == c.final):
+		x.Why = append(x.Why, "whether the stop has aborted transactions is not known")
 	}
 	var end sourceLogEnd
 	known := false
@@ -101,6 +114,14 @@ func (r *PromoteReport) reasons() []string {
 	return all
 }
 
+// lookedLast is when the source was looked at last; zero: it was not.
+func (r *PromoteReport) lookedLast() time.Time {
+	if r.LookedLast.IsZero() {
+		return r.Verified
+	}
+	return r.LookedLast
+}
+
 // String is the report for a person: the verdict first, then a line for each partition. Each offset has its source and its age.
 func (r PromoteReport) String() string {
 	var t planText
@@ -116,6 +137,8 @@ func (r PromoteReport) String() string {
 		t.line("PROVED: nothing acknowledged at the source is missing")
 	case slices.ContainsFunc(r.Partitions, func(x PromoteResult) bool { return x.Err != nil }) || len(r.Partitions) == 0:
 		t.line("NOT COMPLETE: the stop is recorded, and not all is open for clients yet; promote again, which waits for it and compares")
+	case r.OnlySlows && len(r.reasons()) == 1 && !r.lookedLast().IsZero():
+		t.line("EQUAL at %s, not proved: this fence does not forbid writes", stamp(r.lookedLast()))
 	default:
 		t.line("NOT PROVED: all is open for clients, and something may be missing")
 	}

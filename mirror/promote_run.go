@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -13,7 +12,7 @@ import (
 // promoting is one attempt at a promotion.
 //
 // What it rests on: a look at the source says where each log ends at its leader (LogEndReader), and how far replicas have followed. Two looks that agree, the second begun at least Quiet after the
-// first was over, and everything replicated, say that nobody's write was accepted in between; with the fence up none is accepted later. The copies hold everything below these ends, replicated,
+// first was over, and everything replicated, say that nobody's write was accepted in between; with a fence up that forbids writes none is accepted later (behind one that only slows clients down nothing is proved, FenceSlows). The copies hold everything below these ends, replicated,
 // and have no transaction open, so that no marker is under way either (a commit may be acknowledged before its markers are written, and a marker passes every fence). Then the source is looked at
 // once more, and only if it still ends there the topics are stopped. Behind the stop it is looked at again: a write that got through is reported, not hidden.
 type promoting struct {
@@ -28,13 +27,16 @@ type promoting struct {
 	sourceID string                      // whom the mirror reads from, "" if nobody has said it yet
 	verified *sourceLook                 // the last look before the stop; nil: this process has none
 	latest   *sourceLook                 // behind the stop; nil: the source has not answered
+	unraised error                       // why the fence could not be raised again behind the stop, where nothing waits for it
 	waits    string                      // what it waits for now, for people
 	empty    map[TopicPartition][2]int64 // [from, to): the source has nothing to read there
+	whole    map[TopicPartition]int64    // where each copy ended when it had everything, with no transaction open: a stop at that offset aborts none
 }
 
 // promotionCopies are the copies of one mirror, as the process sees them that promotes.
 type promotionCopies interface {
-	look(ctx context.Context, topics []string) (map[TopicPartition]promotionCopy, error)
+	// look says how far they are. What is known through reports only is heard where one was made since that moment: what a dead process has left may be whole, and nobody would open it.
+	look(ctx context.Context, topics []string, since time.Time) (map[TopicPartition]promotionCopy, error)
 	// stop has the topics stopped, with the record of the promotion moved on in the same write, and waits until all of them are open for clients. Repeating it is harmless.
 	stop(ctx context.Context, p *promoting) (map[TopicPartition]promotedCopy, error)
 }
@@ -42,7 +44,8 @@ type promotionCopies interface {
 // promotionCopy is one copy before the stop.
 type promotionCopy struct {
 	mirroring  bool
-	stopped    bool   // or wanted so
+	heard      bool   // who copies it lives
+	stopped    bool   // or wanted so: somebody else has done that, and nothing is to be waited for
 	state      string // with its reason, for people
 	replicated int64
 	emptyTo    int64 // the source has proved that it has nothing to read in [replicated, emptyTo); 0: it has not
@@ -55,7 +58,7 @@ func (c promotionCopy) has(end int64) bool { return c.replicated >= end || c.emp
 // promotedCopy is one copy behind the stop.
 type promotedCopy struct {
 	final, lme int64 // Unknown
-	aborts     int   // transactions that the stop has aborted
+	aborts     int64 // transactions that the stop has aborted; Unknown
 	err        error
 }
 
@@ -101,10 +104,12 @@ func (a *Admin) promote(ctx context.Context, o PromoteOptions, copies promotionC
 	if back {
 		if err := p.ready(bounded); err != nil {
 			err = p.giveUp(ctx, p.words(bounded, err))
-			if !errors.Is(err, ErrNoReturn) {
+			if !errors.Is(err, ErrNoReturn) || errors.Is(err, errPartStopped) {
 				return p.report(err)
 			}
 		}
+	} else if p.fence != nil { // an earlier attempt has raised it, or not come to that where others have stopped everything; and somebody may have lowered it since
+		p.unraised = p.raiseAgain(bounded)
 	}
 	err = p.end(ctx)
 	return p.report(err)
@@ -120,6 +125,9 @@ func (p *promoting) report(err error) (PromoteReport, error) {
 				p.r.TakeDown = a.TakeDown(p.record.Topics)
 			}
 		}
+		if _, tells := p.fence.(FenceCluster); !tells {
+			p.r.Limits = append(p.r.Limits, "on which cluster it works is the caller's word: it does not tell, so it was not compared with the source's")
+		}
 	}
 	return p.r, err
 }
@@ -132,7 +140,7 @@ func (p *promoting) words(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %s: %w", p.record.Step, p.waits, err)
 }
 
-// begin looks whether anything stands in the way while nothing has changed, and records the promotion, or takes up the one that is recorded. back: it can still be taken back.
+// begin looks whether anything stands in the way while nothing has changed, and records the promotion, or takes up the one that is recorded. back: something is left to make ready, before it is stopped.
 func (p *promoting) begin(ctx context.Context) (back bool, err error) {
 	state, err := p.cfg.Control.Read(ctx)
 	if err != nil {
@@ -143,6 +151,12 @@ func (p *promoting) begin(ctx context.Context) (back bool, err error) {
 	record, under := state.Promotion(p.cfg.Mirror)
 	checked, memory := !under, ""
 	topics := slices.Compact(slices.Sorted(slices.Values(p.o.Topics)))
+	if under && !state.noReturn(record) {
+		if err := p.fitFence(ctx); err != nil {
+			p.r.FenceUp = record.Fence != ""
+			return false, err
+		}
+	}
 	if !under {
 		plan, err := p.Stop(ctx, topics, StopOptions{AllTopics: len(topics) == 0, Partial: p.o.Partial, DryRun: true, Intent: p.o.Intent, promotes: &promotes{confirm: true}})
 		if err != nil {
@@ -194,7 +208,7 @@ func (p *promoting) begin(ctx context.Context) (back bool, err error) {
 			p.fence = fence
 			s.noteFence(p.cfg.Mirror, rulesOf(fence, record.Topics), true)
 		}
-		back = len(s.stoppedAmong(record)) == 0
+		back = !s.noReturn(record)
 		s.SetPromotion(record)
 		if !under {
 			s.Note = &HistoryEntry{Time: p.now(), Verb: verbPromote, Mirror: p.cfg.Mirror, Topics: historyNames(topics), Who: p.cfg.Operator, Reason: record.Reason,
@@ -209,6 +223,9 @@ func (p *promoting) begin(ctx context.Context) (back bool, err error) {
 		return false, fmt.Errorf("mirror %s: recording the promotion, nothing has changed at the source: %w", p.cfg.Mirror, err)
 	}
 	p.record, p.r.Topics, p.r.FenceUp = record, record.Topics, p.fence != nil
+	if slows, ok := p.fence.(FenceSlows); ok {
+		p.r.OnlySlows = slows.OnlySlows()
+	}
 	p.tellStep()
 	return back, nil
 }
@@ -225,7 +242,7 @@ func (p *promoting) fit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("mirror %s: a promotion needs the source, which does not answer (a failover needs none); nothing has changed: %w", p.cfg.Mirror, err)
 	}
-	copies, err := p.copies.look(ctx, p.record.Topics)
+	copies, err := p.copies.look(ctx, p.record.Topics, p.now())
 	if err != nil {
 		return fmt.Errorf("mirror %s: how far the copies are is not known, nothing has changed: %w", p.cfg.Mirror, err)
 	}
@@ -238,12 +255,46 @@ func (p *promoting) fit(ctx context.Context) error {
 			return p.refuse(InvalidClusterMirrorState, tp.Topic, "partition %d is %s, and only what is MIRRORING can be promoted without loss; mend that first. Nothing has changed", tp.Partition, c.state)
 		}
 	}
+	return p.fitFence(ctx)
+}
+
+// fitFence refuses a fence, and what aborts transactions, of another cluster than the source, before this attempt has changed anything.
+func (p *promoting) fitFence(ctx context.Context) error {
+	if p.sourceID == "" {
+		info, err := p.source.Cluster(ctx)
+		if err != nil {
+			return fmt.Errorf("mirror %s: which cluster the source is is not known; nothing has changed: %w", p.cfg.Mirror, err)
+		}
+		p.sourceID = info.ID
+	}
+	err := cmp.Or(atSource(ctx, theFence, p.o.Fence, p.sourceID), atSource(ctx, theEnder, p.o.AbortTransactions, p.sourceID))
+	switch {
+	case errors.As(err, new(*FenceElsewhereError)):
+		return p.failed(InvalidRequest, "", err, "nothing has changed")
+	case err != nil:
+		return fmt.Errorf("mirror %s: nothing has changed: %w", p.cfg.Mirror, err)
+	}
 	return nil
+}
+
+// raiseAgain raises the fence behind the stop. One that can tell its cluster is not raised where the source is not known to be that one.
+func (p *promoting) raiseAgain(ctx context.Context) error {
+	if _, tells := p.o.Fence.(FenceCluster); tells && p.sourceID == "" {
+		info, err := p.source.Cluster(ctx)
+		if err != nil {
+			return fmt.Errorf("which cluster the source is is not known: %w", err)
+		}
+		p.sourceID = info.ID
+	}
+	if err := atSource(ctx, theFence, p.o.Fence, p.sourceID); err != nil {
+		return err
+	}
+	return p.fence.Raise(ctx, p.record.Topics)
 }
 
 // mine says that a record is still this attempt's.
 func (p *promoting) mine(record Promotion) error {
-	if record.Attempt != p.record.Attempt || record.Step == PromotionLowering {
+	if !record.sameAttempt(p.record) || record.Step == PromotionLowering {
 		return fmt.Errorf("mirror %s: %w: somebody else has taken this one up, it is now %s", p.cfg.Mirror, ErrOtherPromotion, record.Step)
 	}
 	return nil
@@ -320,19 +371,20 @@ func (p *promoting) ready(ctx context.Context) error {
 			return nil
 		}
 		if err == nil {
+			was := p.waits
 			if p.waits = first.unsettled(); p.waits == "" {
 				p.waits = fmt.Sprintf("the source has not ended at the same offsets for %s yet; it last took something before %s", p.o.Quiet, stamp(first.done))
 			}
 			step := PromotionVerifying
-			copies, copyErr := p.copies.look(ctx, p.record.Topics)
+			copies, copyErr := p.copies.look(ctx, p.record.Topics, first.done)
 			lack, open := first.lacking(copies)
 			switch {
+			case copyErr != nil && ctx.Err() != nil && was != "":
+				p.waits = was // the bound passed in the middle of a look: what was waited for is still the reason
 			case copyErr != nil:
 				if p.waits = "how far the copies are is not known: " + copyErr.Error(); errors.Is(copyErr, ErrFenced) || errors.Is(copyErr, ErrClosed) {
 					return copyErr
 				}
-			case slices.ContainsFunc(slices.Collect(maps.Values(copies)), func(c promotionCopy) bool { return c.stopped }):
-				return errors.New("somebody else has stopped some of the topics")
 			case len(lack) > 0 && quiet:
 				step, p.waits = PromotionDraining, "not in the copy yet: "+few(lack)
 			case len(open) > 0 && quiet:
@@ -342,9 +394,15 @@ func (p *promoting) ready(ctx context.Context) error {
 				}
 			}
 			drained = copyErr == nil && len(lack) == 0 && len(open) == 0
-			p.empty = map[TopicPartition][2]int64{}
+			p.empty, p.whole, p.record.Whole = map[TopicPartition][2]int64{}, map[TopicPartition]int64{}, ""
 			for tp, c := range copies {
 				p.empty[tp] = [2]int64{c.replicated, c.emptyTo}
+				if drained && !c.stopped {
+					p.whole[tp] = c.replicated
+				}
+			}
+			if len(p.whole) == len(copies) {
+				p.record.Whole = sumOf(p.whole)
 			}
 			if err := p.step(ctx, step); err != nil {
 				return err
@@ -386,21 +444,41 @@ func waitFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// giveUp takes everything back. It does not end with the caller's context, which may be why. Errors: ErrGivenUp with the cause, and with what could not be taken back; ErrNoReturn if the stop is recorded.
-func (p *promoting) giveUp(ctx context.Context, cause error) error {
-	if errors.Is(cause, ErrOtherPromotion) {
-		return cause // it is somebody else's, and so is the fence
+// leaves says which record this attempt gives up: its own, or what somebody else has left of it who gave it up while the fence was being raised here. He may have lowered it before it was up, so that is
+// done again behind the raising, and recorded again where he has taken the record out: nobody raises a fence meanwhile that would be lowered with this one. Errors: ErrOtherPromotion, for one that goes
+// on; and for one that has ended with topics open for clients. The fence is theirs then.
+func (p *promoting) leaves(s *ControlState) (record Promotion, ok bool, err error) {
+	record, ok = s.Promotion(p.cfg.Mirror)
+	switch {
+	case ok && record.Step != PromotionLowering:
+		return record, ok, p.mine(record)
+	case ok && record.Fence != p.record.Fence:
+		return record, ok, fmt.Errorf("mirror %s: %w: another one is being given up, and the fence (%s) may be up; abort that one, and use the verb again", p.cfg.Mirror, ErrOtherPromotion, p.record.Fence)
+	case ok || p.fence == nil:
+		return record, ok, nil
+	case len(s.stoppedAmong(p.record)) > 0:
+		return record, ok, fmt.Errorf("mirror %s: %w: somebody else has ended this one", p.cfg.Mirror, ErrOtherPromotion)
 	}
+	s.noteFence(p.cfg.Mirror, rulesOf(p.fence, p.record.Topics), true)
+	return p.record, true, nil
+}
+
+// giveUp takes everything back. It does not end with the caller's context, which may be why. Errors: ErrGivenUp with the cause, and with what could not be taken back; ErrNoReturn if the stop is recorded;
+// ErrOtherPromotion if it is somebody else's now, and so is the fence.
+func (p *promoting) giveUp(ctx context.Context, cause error) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), p.o.LowerBound)
 	defer stop()
 	var record Promotion
+	var sourceID string
 	err := p.insist(ctx, func() (err error) {
-		record, err = p.giveUpPromotion(ctx, p.mine)
+		record, sourceID, err = p.giveUpPromotion(ctx, p.leaves)
 		return err
 	})
 	switch {
 	case errors.Is(err, ErrNoReturn):
 		return errors.Join(err, cause)
+	case errors.Is(err, ErrOtherPromotion) && errors.Is(cause, ErrOtherPromotion):
+		return err
 	case errors.Is(err, ErrOtherPromotion):
 		return errors.Join(err, cause)
 	case err != nil:
@@ -408,11 +486,10 @@ func (p *promoting) giveUp(ctx context.Context, cause error) error {
 	}
 	p.record = record
 	if record.Mirror == "" {
-		p.r.FenceUp = false
-		return fmt.Errorf("%w: somebody else has taken it back: %w", ErrGivenUp, cause)
+		return fmt.Errorf("%w: somebody else has taken it back: %w", ErrGivenUp, cause) // there was no fence
 	}
 	p.tellStep()
-	if err := p.insist(ctx, func() error { return p.lowerFence(ctx, record, p.o.Fence) }); err != nil {
+	if err := p.insist(ctx, func() error { return p.lowerFence(ctx, record, p.o.Fence, sourceID) }); err != nil {
 		return fmt.Errorf("%w, but the source: abort the promotion, which tries that again: %w: %w", ErrGivenUp, cause, err)
 	}
 	p.r.FenceUp = false
@@ -436,7 +513,7 @@ func (p *promoting) end(ctx context.Context) error {
 	copies, err := p.copies.stop(bounded, p)
 	if err != nil {
 		back := p.giveUp(ctx, err)
-		if !errors.Is(back, ErrNoReturn) {
+		if !errors.Is(back, ErrNoReturn) || errors.Is(back, errPartStopped) {
 			return back
 		}
 		p.r.Stopped = true
@@ -449,6 +526,9 @@ func (p *promoting) end(ctx context.Context) error {
 	p.judge(copies)
 	if err != nil {
 		return err // the record stays: the same again waits for what is missing
+	}
+	if p.fence != nil && !p.r.Proved && (p.r.LookedLast.IsZero() || p.unraised != nil) {
+		return fmt.Errorf("mirror %s: %w: %s; promote again when the source answers: that raises the fence and compares", p.cfg.Mirror, ErrNotProved, few(p.r.reasons()))
 	}
 	clearing, stop := context.WithTimeout(context.WithoutCancel(ctx), p.o.LowerBound)
 	defer stop()
@@ -520,11 +600,11 @@ func (p *promoting) lookBehind(ctx context.Context) {
 // stopPromoted moves the record on to the stop, in the write that records it. Whoever has given the promotion up, or has taken it over, has done so before, and then nothing is stopped.
 func (s *ControlState) stopPromoted(record Promotion, now time.Time) error {
 	p, ok := s.Promotion(record.Mirror)
-	if !ok || p.Attempt != record.Attempt || p.Step == PromotionLowering {
+	if !ok || !p.sameAttempt(record) || p.Step == PromotionLowering {
 		return fmt.Errorf("mirror %s: %w: somebody else has taken this one up, or ended it", record.Mirror, ErrOtherPromotion)
 	}
 	if p.Step != PromotionStopping {
-		p.Step, p.Since = PromotionStopping, now
+		p.Step, p.Since, p.Whole = PromotionStopping, now, record.Whole
 		s.SetPromotion(p)
 	}
 	return nil

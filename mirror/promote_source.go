@@ -134,15 +134,18 @@ func (open openTransactions) names() (words []string) {
 	return words
 }
 
-// lacking says what copies lack of what the look saw, and which transactions are open in them.
+// lacking says what copies lack of what the look saw, and which transactions are open in them. What somebody else has stopped gets no more, and is compared when all is stopped.
 func (l *sourceLook) lacking(copies map[TopicPartition]promotionCopy) (lack []string, open openTransactions) {
 	for _, tp := range l.partitions() {
 		end := l.ends[tp].end
 		switch c, there := copies[tp]; {
+		case c.stopped:
 		case !there:
 			lack = append(lack, fmt.Sprintf("%s-%d is not copied", tp.Topic, tp.Partition))
 		case !c.mirroring:
 			lack = append(lack, fmt.Sprintf("%s-%d is %s", tp.Topic, tp.Partition, c.state))
+		case !c.heard:
+			lack = append(lack, fmt.Sprintf("%s-%d: nobody who copies it has reported since %s", tp.Topic, tp.Partition, stamp(l.done)))
 		case !c.has(end):
 			lack = append(lack, fmt.Sprintf("%s-%d [%d,%d)", tp.Topic, tp.Partition, c.replicated, end))
 		default:

@@ -17,6 +17,7 @@ import (
 	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/memlog"
+	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // fencedSource is a source whose brokers keep clients out while the fence is up, each as soon as it has heard of it, and from requests that came in behind that.
@@ -537,6 +538,10 @@ func (p *promotion) continues(r mirror.PromoteReport, err error, abort bool) {
 			p.t.Fatal("a dead process has succeeded")
 		}
 		p.open()
+		// A process that has just begun does not know its partitions yet. It refuses then and changes nothing.
+		p.now.until("the partitions are known", func(s mirror.Status) bool {
+			return len(s.Topics) > 0 && each(s, func(x mirror.PartitionStatus) bool { return x.State != statemachine.Unknown })
+		})
 	} else if err == nil {
 		p.isPromoted(r, nil)
 		return

@@ -32,6 +32,9 @@ type reporting struct {
 	tornEnds int64             // the sum of the copies' ends then
 	tornAt   time.Time
 
+	kept      *KeptPlan // nil: none
+	keptLooks int       // at what is around the records, when that was made
+
 	forgotten bool // the mirror was deleted, and so were its reports
 	host      string
 }
@@ -108,6 +111,7 @@ func (g *reporting) report() error {
 		g.earlier.complete(&partitions[i])
 	}
 	node.Torn = g.lookForTorn(ctx, &node, partitions)
+	node.Kept = g.keep(&node, partitions)
 	fresh := g.told.due(&node, partitions)
 	if err := g.reporter.Report(ctx, node, fresh); err != nil {
 		return err
@@ -136,6 +140,10 @@ func (g *reporting) lookForTorn(ctx context.Context, node *NodeReport, partition
 		g.torn, g.tornEnds, g.tornAt = nil, ends, node.Seen
 		if look := g.m.lookAtTransactions(ctx, g.m.partitions()); look != nil {
 			t := look.torn(0)
+			if len(t.Transactions) > 0 {
+				cut, _ := look.cut(func(TopicPartition) bool { return true }, cutBounds{})
+				t.Cut = &cut
+			}
 			g.torn = &t
 		}
 	}
@@ -155,6 +163,8 @@ func (g *reporting) readEarlier(ctx context.Context) earlierReports {
 	for _, n := range all.Nodes {
 		if n.Mirror == g.m.cfg.Name {
 			g.m.failovers.remember(n.Failovers) // of whichever owner: the next failover is this process's
+			g.m.verifying.remember(n.Verification)
+			g.remember(n.Kept)
 		}
 	}
 	for _, p := range all.Partitions {
@@ -203,7 +213,7 @@ func (m *Mirror) reports(host string) (NodeReport, []PartitionReport) {
 		SourceError: cmp.Or(m.link.troubled(), m.desk.troubled(), m.desk.unasked()), GroupsSeen: s.Metadata.Groups.At,
 		Node: m.cfg.Node, Version: m.cfg.Version, Groups: s.Metadata.Groups.report(), Settings: s.Metadata.Configs.report(), AccessRules: s.Metadata.ACLs.report(),
 	}
-	node.Failovers = s.Failovers
+	node.Failovers, node.Verification = s.Failovers, s.Verification
 	measured := max(endsAfter, 2*m.fetchWait()) // how old the newest answer about a partition that is fetched may be
 	var partitions []PartitionReport
 	troubles := 0

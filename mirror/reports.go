@@ -45,6 +45,9 @@ type (
 		Settings      *syncValue         `json:"settings,omitempty"`
 		AccessRules   *syncValue         `json:"accessRules,omitempty"`
 		Torn          *TornTransactions  `json:"torn,omitempty"`
+
+		Verification *VerificationStatus `json:"verification,omitempty"`
+		Kept         *KeptPlan           `json:"kept,omitempty"`
 	}
 	syncValue struct {
 		Off     string    `json:"off,omitempty"`
@@ -106,7 +109,7 @@ func (n NodeReport) change() (keyedlog.Change, error) {
 	return reportChange(controlKey{recordType: nodeReportRecord, names: []string{n.Owner, n.Mirror}}, nodeReportValue{Version: controlVersion, Host: validText(n.Host), PID: n.PID,
 		Opened: storedTime(n.Opened), Seen: storedTime(n.Seen), Interval: n.Interval.Milliseconds(), Refresh: n.Refresh.Milliseconds(), SourceError: validText(n.SourceError), DestinationID: validText(n.DestinationID), Trouble: validTexts(n.Trouble),
 		GroupsSeen: storedTime(n.GroupsSeen), Node: validText(n.Node), Program: validText(n.Version), Measured: storedTime(n.Measured), OffsetBytes: n.OffsetBytes, Failovers: n.Failovers, Groups: n.Groups.value(), Settings: n.Settings.value(),
-		AccessRules: n.AccessRules.value(), Torn: n.Torn.valid()})
+		AccessRules: n.AccessRules.value(), Torn: n.Torn.valid(), Verification: n.Verification.valid(), Kept: n.Kept})
 }
 
 func validTexts(lines []string) (valid []string) {
@@ -225,7 +228,7 @@ func readReports(v keyedlog.View) (Reports, error) {
 		r.Nodes = append(r.Nodes, NodeReport{Owner: k.names[0], Mirror: k.names[1], Host: n.Host, PID: n.PID, Opened: n.Opened, Seen: n.Seen,
 			Interval: time.Duration(n.Interval) * time.Millisecond, Refresh: time.Duration(n.Refresh) * time.Millisecond, SourceError: n.SourceError,
 			DestinationID: n.DestinationID, Trouble: n.Trouble, GroupsSeen: n.GroupsSeen, Node: n.Node, Version: n.Program, Measured: n.Measured, OffsetBytes: n.OffsetBytes, Failovers: n.Failovers, Groups: n.Groups.report(),
-			Settings: n.Settings.report(), AccessRules: n.AccessRules.report(), Torn: n.Torn})
+			Settings: n.Settings.report(), AccessRules: n.AccessRules.report(), Torn: n.Torn, Verification: n.Verification, Kept: n.Kept})
 		return nil
 	})
 	if err != nil {

@@ -39,6 +39,9 @@ func (i Intent) fault() string {
 
 // forges says whether a character in a text makes what is printed look like something else: it ends the line, moves the cursor, or turns the order round.
 func forges(r rune) bool {
+	if r < utf8.RuneSelf { // of the long tables nothing is there
+		return r < ' ' || r == 0x7f
+	}
 	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
@@ -97,6 +100,8 @@ type Result struct {
 	Notes []string
 	// TornTransactions are those that a stop tears apart, as reported; Notes say what of it is not known.
 	TornTransactions []TornTransaction
+	// Cut is what a stop with TornCut would give up, of all topics of the mirror together, as reported; nil: nobody has reported it.
+	Cut *ConsistentCut
 }
 
 // TopicResult is what a verb did for one topic.
@@ -108,6 +113,8 @@ type TopicResult struct {
 	Opens bool
 	// Unfinished, of a topic whose stop was recorded before: what is missing yet, "" if every partition is STOPPED.
 	Unfinished string
+
+	excluded bool // it opens only because a filter excludes it now, which nobody may have meant
 }
 
 // SettingChange is one setting of a mirror before and after, as anybody may see it: a secret is "[hidden]". What is not set is "(default …)", or "(none)".
@@ -180,9 +187,9 @@ func (r Result) String() string {
 		switch {
 		case x.Err != nil:
 			t.line("%s: REFUSED: %v", x.Topic, x.Err)
-		case x.Changed && x.Opens && r.Verb != verbStop && r.DryRun:
+		case x.Changed && x.excluded && r.DryRun:
 			t.line("%s: excluded now: would be stopped, that is opened for clients", x.Topic)
-		case x.Changed && x.Opens && r.Verb != verbStop:
+		case x.Changed && x.excluded:
 			t.line("%s: excluded now: stop recorded, not open yet; watch Describe until STOPPED", x.Topic)
 		case x.Changed && x.Opens && r.DryRun:
 			t.line("%s: would be opened for clients", x.Topic)

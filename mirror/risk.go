@@ -169,14 +169,15 @@ func predictionLine(longest *MeasuredFailover, now time.Time) string {
 	if longest == nil {
 		return "FAILOVER TIME: unknown, none was measured"
 	}
-	return fmt.Sprintf("FAILOVER TIME: %s, the longest that was measured (%s, %s): %s", seconds(longest.Took), plural(longest.Partitions, "partition", "partitions"), endedAge(longest.Ended, now), stepsText(longest.Steps))
+	return fmt.Sprintf("FAILOVER TIME: %s, the longest that was measured (%s, %s): %s", seconds(longest.Took), plural(longest.Partitions, "partition", "partitions"), ageAt(longest.Ended, now), stepsText(longest.Steps))
 }
 
-func endedAge(ended, now time.Time) string {
-	if ahead(ended, now) {
+// ageAt is how long before now something was, unless the clock that told it is ahead of this one.
+func ageAt(at, now time.Time) string {
+	if ahead(at, now) {
 		return "by a clock that is ahead"
 	}
-	return age(now.Sub(ended))
+	return age(now.Sub(at))
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }

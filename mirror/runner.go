@@ -27,6 +27,7 @@ type runner struct {
 	busy   bool // a goroutine is handling events
 	writes int  // state writes without an answer
 	closed bool
+	loaded bool // Loaded was sent
 
 	coreMu sync.Mutex // held during Step and Status only, never during an effect
 	core   *partition.Core
@@ -68,11 +69,12 @@ func newRunner(m *Mirror, topic *topicRun, tp TopicPartition, log Log, seed uint
 	}
 }
 
-// send queues an event. It never blocks.
+// send queues an event. It never blocks. Loaded is the first of all: what comes before it is told to nobody, and whoever sends it sends what is so behind it.
 func (r *runner) send(ev partition.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	r.loaded = r.loaded || ev.Kind == partition.Loaded
+	if r.closed || !r.loaded {
 		return
 	}
 	r.queue = append(r.queue, ev)
@@ -182,7 +184,7 @@ func (r *runner) view() partition.LogView {
 
 // done answers an effect.
 func (r *runner) done(token partition.Token, err error) {
-	r.send(partition.Event{Kind: partition.Done, Token: token, Log: r.view(), Err: err, NonRetryable: errors.Is(err, ErrRemoteStorage), Fenced: errors.Is(err, ErrFenced)})
+	r.send(partition.Event{Kind: partition.Done, Token: token, Log: r.view(), Err: err, NonRetryable: errors.Is(err, ErrRemoteStorage), Fenced: errors.Is(err, ErrFenced), Refused: errors.As(err, new(*notPassed))})
 }
 
 // do carries out one effect.
@@ -237,7 +239,12 @@ func (r *runner) do(e *partition.Effect) {
 		offset, bound := e.Offset, e.Bound
 		r.beside(e.Token, bound, func(ctx context.Context) error { return r.log.AwaitReplicated(ctx, offset) })
 	case partition.AwaitTruncated:
-		r.beside(e.Token, e.Bound, r.log.AwaitTruncated)
+		r.beside(e.Token, e.Bound, func(ctx context.Context) error {
+			if err := r.passNoReturn(); err != nil {
+				return err
+			}
+			return r.log.AwaitTruncated(ctx)
+		})
 	case partition.AskOwner:
 		r.askOwner(e.Token)
 	case partition.Rebuild:
@@ -247,6 +254,8 @@ func (r *runner) do(e *partition.Effect) {
 
 	case partition.QuiesceGroups:
 		r.beside(e.Token, r.m.cfg.CallBound, func(ctx context.Context) error { return r.m.syncing.groups.quiesce(ctx, r.tp) })
+	case partition.AskCut:
+		r.m.cutting.stand(r, *e)
 	case partition.SettleProducerIDs:
 		if s, ok := r.log.(ProducerIDSettler); ok {
 			highest := e.Offset
@@ -314,6 +323,9 @@ func (r *runner) beside(token partition.Token, bound time.Duration, f func(conte
 
 // cut hands what will be dropped to the sink, then drops it.
 func (r *runner) cut(d partition.Truncation, drop func(context.Context) error) error {
+	if err := r.passNoReturn(); err != nil {
+		return err
+	}
 	if err := r.saveDropped(d); err != nil {
 		return err
 	}
@@ -528,8 +540,9 @@ func (r *runner) state() statemachine.State {
 
 // status merges what the core knows with what the shell knows.
 func (r *runner) status(now time.Time) PartitionStatus {
+	replicated := r.log.Replicated()
 	r.coreMu.Lock()
-	c := r.core.Status()
+	c, lastStable := r.core.Status(), r.core.LastStable(replicated)
 	r.coreMu.Unlock()
 	healthy, answered := r.m.link.healthy(r.tp)
 	r.seenMu.Lock()
@@ -544,11 +557,11 @@ func (r *runner) status(now time.Time) PartitionStatus {
 
 	s := PartitionStatus{
 		Mirror: r.m.cfg.Name, Topic: r.tp.Topic, Partition: r.tp.Partition, TopicID: r.id,
-		State: c.Record.State, Want: c.Want, Step: c.Step, Reason: c.Record.ErrorMessage, RetryAttempt: c.Record.RetryAttempt, Episode: c.Record.Episode,
-		Start: r.log.Start(), End: r.log.End(), Replicated: r.log.Replicated(), LeaderEpoch: r.log.LeaderEpoch(), Owner: owner,
-		LastStable: c.LastStable, LastEpoch: Unknown, HighestProducerID: c.HighestProducerID,
+		State: c.Record.State, Want: c.Want, Step: c.Step, Reason: c.Record.ErrorMessage, RetryAttempt: c.Record.RetryAttempt, Episode: c.Record.Episode, WasOpen: c.Record.WasOpen,
+		Start: r.log.Start(), End: r.log.End(), Replicated: replicated, LeaderEpoch: r.log.LeaderEpoch(), Owner: owner,
+		LastStable: lastStable, LastEpoch: Unknown, HighestProducerID: c.HighestProducerID,
 		SourceClusterID: c.Source.ClusterID, SourceTopicID: c.Source.TopicID, SourceLeader: c.Source.LeaderID, SourceLeaderEpoch: c.Source.LeaderEpoch,
-		SourceStart: c.Source.LogStart, SourceEnd: c.Source.HighWatermark, SourceSeen: c.SourceSeen, NoEpochChecks: c.NoEpochs,
+		SourceStart: c.Source.LogStart, SourceEnd: c.Source.HighWatermark, SourceSeen: c.SourceSeen, NoEpochChecks: c.NoEpochs, Unproved: !c.Proved,
 		LagOffsets: Unknown, LagTime: Unknown, NothingLeft: c.NothingLeft, LostFrom: c.LostFrom, LostTo: c.LostTo, DroppedFrom: dropped.From, DroppedTo: dropped.To, LME: c.LME, ResetAt: c.ResetAt,
 		StopSteps: steps, StopEnded: stopEnded, OffsetBytes: sizes.mean(),
 	}
@@ -606,6 +619,8 @@ func (r *runner) status(now time.Time) PartitionStatus {
 		if s.LagUnknown.IsZero() {
 			s.LagUnknown = r.m.opened
 		}
+	case s.Unproved: // nothing is behind or ahead of what it was not compared with
+		s.LagTime = Unknown
 	case s.NothingLeft:
 		s.LagOffsets = 0
 	default:

@@ -57,6 +57,8 @@ type NodeOptions struct {
 	RefreshInterval        time.Duration // mirror.metadata.refresh.interval.ms [30 s]
 	FetchBackoff           time.Duration // mirror.fetch.backoff.ms [1 s]
 	Retry                  RetryPolicy   // mirror.failed.retry.*
+	VerifyRate             int64         // mirror.verification.rate [0: nothing is compared]
+	VerifyInterval         time.Duration // mirror.verification.interval.ms [24 h]
 }
 
 // SettingDefinitions lists every setting, in the order in which a person would read them. The result is the caller's.

@@ -51,6 +51,8 @@ func NodeOptionsFrom(s Settings) (NodeOptions, error) {
 		Retry: RetryPolicy{
 			Initial: n.millis(retryInitialSetting), Max: n.millis(retryMaxSetting), Attempts: int(n.number(retryAttemptsSetting)),
 		},
+		VerifyRate:     n.number(verifyRateSetting),
+		VerifyInterval: n.millis(verifyIntervalSetting),
 	}
 	if err := joinFaults(n.faults); err != nil {
 		return NodeOptions{}, err

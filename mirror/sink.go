@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,12 +30,17 @@ type discard struct{}
 func (discard) Dropped(context.Context, TopicPartition, int64, int64, []byte) error { return nil }
 
 // FileSink keeps dropped records below dir, which is created when it is needed: dir/TOPIC/PARTITION/FROM.TO.N.log, mode 0600, holding the batches and nothing else.
-// N is 0, and one more for each time that other records of the same range were dropped; nothing is ever overwritten. When Dropped returns, file and folders are synced.
-func FileSink(dir string) Sink { return &fileSink{dir: dir} }
+// N is 0, and one more for each time that other records of the same range were dropped; nothing is ever overwritten, also by another process
+// on the same dir, whose file system has to have hard links. When Dropped returns, file and folders are synced.
+func FileSink(dir string) Sink {
+	return &fileSink{dir: dir, sync: syncFolder, synced: map[string]bool{}}
+}
 
 type fileSink struct {
-	dir string
-	mu  sync.Mutex // between choosing a name and taking it
+	dir    string
+	sync   func(folder string) error
+	mu     sync.Mutex
+	synced map[string]bool // folders whose entries in the folders above them are safe, as this process has seen to
 }
 
 func (s *fileSink) Dropped(ctx context.Context, tp TopicPartition, from, to int64, batches []byte) error {
@@ -58,20 +64,24 @@ func (s *fileSink) Dropped(ctx context.Context, tp TopicPartition, from, to int6
 	if err != nil {
 		return fail(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for n := 0; ; n++ {
+	for n := 0; ; {
 		path := filepath.Join(folder, fmt.Sprintf("%020d.%020d.%d.log", from, to, n))
 		have, err := os.ReadFile(path)
 		switch {
 		case err == nil && bytes.Equal(have, batches): // it came again
-			return orFail(fail, os.Remove(temporary), syncFolder(folder))
+			return orFail(fail, os.Remove(temporary), s.sync(folder))
 		case err == nil:
+			n++
 			continue
 		case !errors.Is(err, fs.ErrNotExist):
 			return fail(errors.Join(err, os.Remove(temporary)))
 		}
-		return orFail(fail, os.Rename(temporary, path), syncFolder(folder))
+		if err := os.Link(temporary, path); errors.Is(err, fs.ErrExist) {
+			continue // somebody has taken the name; what he has put there is whole
+		} else if err != nil {
+			return fail(errors.Join(err, os.Remove(temporary)))
+		}
+		return orFail(fail, os.Remove(temporary), s.sync(folder))
 	}
 }
 
@@ -82,24 +92,46 @@ func orFail(fail func(error) error, errs ...error) error {
 	return nil
 }
 
-// makeFolder makes the folders that are missing and syncs those that got a new entry.
+// makeFolder makes the folders that are missing, and sees to it once in this process that the entry of each is safe: one that is there may have been made by a process that was killed before it synced
+// that, or be another partition's, who is about to.
 func (s *fileSink) makeFolder(folder string) error {
-	var missing []string
-	for f := folder; ; f = filepath.Dir(f) {
-		if _, err := os.Stat(f); err == nil {
-			break
-		} else if !errors.Is(err, fs.ErrNotExist) {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return err
+	}
+	missing := map[string]bool{}
+	var chain []string
+	for f := folder; f != filepath.Dir(f); f = filepath.Dir(f) {
+		if _, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
+			missing[f] = true
+		} else if err != nil {
 			return err
 		}
-		missing = append(missing, f)
+		chain = append(chain, f)
 	}
+	s.mu.Lock()
+	for f := range missing { // somebody may have moved it away
+		delete(s.synced, f)
+	}
+	chain = slices.DeleteFunc(chain, func(f string) bool { return s.synced[f] })
+	s.mu.Unlock()
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	for _, f := range missing {
-		if err := syncFolder(filepath.Dir(f)); err != nil {
+	own, err := filepath.Abs(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range chain {
+		// What is above dir and was there is the machine's; it may not be readable.
+		if err := s.sync(filepath.Dir(f)); err != nil && (missing[f] || len(f) >= len(own)) {
 			return err
 		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range chain {
+		s.synced[f] = true
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -160,5 +161,79 @@ func TestReadSinkFileSaysNoToDamage(t *testing.T) {
 	}
 	if _, err := ReadSinkFile(filepath.Join(folder, "00000000000000000005.00000000000000000099.0.log")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// TestFileSinkSyncsFoldersThatWereThere: a process that was killed may have made them and synced nothing, and another partition may be about to. Once in a process is enough, unless one was moved away.
+func TestFileSinkSyncsFoldersThatWereThere(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "above", "dropped")
+	if err := os.MkdirAll(filepath.Join(dir, "t", "0"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sink := FileSink(dir).(*fileSink)
+	synced := map[string]int{}
+	sink.sync = func(folder string) error {
+		synced[folder]++
+		return nil
+	}
+	drop := func() {
+		t.Helper()
+		clear(synced)
+		if err := sink.Dropped(bg, TopicPartition{"t", 0}, 5, 7, data(5, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chain := []string{filepath.Dir(dir), dir, filepath.Join(dir, "t"), filepath.Join(dir, "t", "0")}
+	for i := range 2 {
+		drop()
+		for _, folder := range chain {
+			if want := i == 0 || folder == chain[3]; (synced[folder] > 0) != want {
+				t.Errorf("call %d: %s synced %d times", i, folder, synced[folder])
+			}
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "t")); err != nil {
+		t.Fatal(err)
+	}
+	if drop(); synced[dir] == 0 || synced[filepath.Join(dir, "t")] == 0 {
+		t.Errorf("made again, and synced %v", synced)
+	}
+	failing := FileSink(dir).(*fileSink)
+	failing.sync = func(folder string) error {
+		if folder == dir {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	}
+	for range 2 {
+		if err := failing.Dropped(bg, TopicPartition{"t", 0}, 5, 7, data(5, 2)); err == nil {
+			t.Error("a folder is not safe, and Dropped says that it is")
+		}
+	}
+}
+
+// TestSinksOfOneFolderOverwriteNothing: two processes drop the same range of the same topic's partition, each its own records.
+func TestSinksOfOneFolderOverwriteNothing(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	const sinks = 8
+	for i := range sinks {
+		all.Go(func() {
+			if err := FileSink(dir).Dropped(bg, TopicPartition{"t", 0}, 5, 7, data(5, 2, transactional(int64(i)))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	found := map[string]bool{}
+	for _, name := range sinkFiles(t, dir) {
+		f, err := ReadSinkFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+		}
+		found[string(f.Batches)] = true
+	}
+	if len(found) != sinks {
+		t.Errorf("%d of %d are there", len(found), sinks)
 	}
 }

@@ -118,6 +118,19 @@ func (l *link) slowedBy(tp TopicPartition) string {
 	return words
 }
 
+// throttling says that some broker of the source throttles.
+func (l *link) throttling() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for _, b := range l.brokers {
+		if b.used() && b.slowed.throttling(now) {
+			return true
+		}
+	}
+	return false
+}
+
 // throttledFor is the sum of the pauses that brokers of the source have asked for.
 func (l *link) throttledFor() time.Duration {
 	l.mu.Lock()

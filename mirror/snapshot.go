@@ -26,9 +26,39 @@ type Snapshot struct {
 	Unwanted             int                 // partitions that the store has in this mirror, not stopped, whose topic is not wanted by anybody here
 	Groups               []GroupStatus       // that are followed, in any order
 	GroupsError          string              // why groups are not followed, or not now; "" if they are
+	GroupsSeen           time.Time           // when groups were last looked at on both sides; zero: never, or that is not known
 	Transactions         *TransactionLook    // for PlanFailover: what the copies hold of transactions; nil: nobody has looked
+	Surroundings         Surroundings        // what was gathered around the records while the source answered
 	Evidence             []Evidence          // for PlanFailback, at most one for a partition
 	Failovers            []MeasuredFailover  // that were measured (Status.Failovers): what the next one is expected to take is the longest of them
+	Promotion            *Promotion          // one that is under way (Status.Promotion), for Head; nil: none is
+}
+
+// Head is how the mirror is, in one line: the words of Description.Head, as far as the process that took the snapshot knows. It asks nobody.
+func (s Snapshot) Head() string {
+	d := Description{Mirror: s.Mirror, Taken: s.Taken, Alive: true, Promotion: s.Promotion, Nodes: []DescribedNode{{NodeReport: NodeReport{Mirror: s.Mirror, Seen: s.Taken, SourceError: s.SourceError}}}}
+	at := make(map[string]int, len(s.Topics))
+	for _, t := range s.Topics {
+		_, want, err := TopicWish{Topic: t.Topic, MirrorName: t.MirrorName}.Wish()
+		if err != nil {
+			continue // as in a description
+		}
+		at[t.Topic] = len(d.Topics)
+		d.Topics = append(d.Topics, DescribedTopic{Topic: t.Topic, MirrorName: t.MirrorName, want: want})
+	}
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		if t, ok := at[p.Topic]; ok {
+			d.Topics[t].Partitions = append(d.Topics[t].Partitions, DescribedPartition{Partition: p.Partition, State: p.State.String(), Reason: p.Reason, Lag: Lag{KnownNumber(p.LagOffsets), p.LagOffsets == Unknown && !p.SourceSeen.IsZero()}})
+		}
+	}
+	slices.SortFunc(d.Topics, func(a, b DescribedTopic) int { return strings.Compare(a.Topic, b.Topic) })
+	sets := make(map[string]func(topic string) bool, len(s.Sets))
+	for name, topics := range s.Sets {
+		sets[name] = func(topic string) bool { return slices.Contains(topics, topic) }
+	}
+	d.verdictOf(sets)
+	return d.Head
 }
 
 // TopicSnapshot is one member of the mirror. It has no partitions in the Snapshot when its logs cannot be opened; Reason says why.
@@ -43,7 +73,7 @@ type TopicSnapshot struct {
 type Evidence struct {
 	TopicPartition
 	Compared      bool           // the comparison came to an end
-	CommonPoint   int64          // both logs are equal below it; only with Compared
+	CommonPoint   int64          // both logs are equal below it; only with Compared. Unknown: the mirror copies it already, and finds that out when it goes on
 	LME           int32          // last mirror epoch that the source recorded for this cluster, Unknown if none
 	LMO           int64          // last mirror offset, Unknown if none
 	Rounds        []EpochRound   // questions about epochs, in their order
@@ -103,6 +133,14 @@ func KnownNumber(v int64) Number { return Number{max(v, 0), v >= 0} }
 
 // Value returns the number; ok is false when nobody knows it.
 func (n Number) Value() (v int64, ok bool) { return n.value, n.known }
+
+// orUnknown is the number, or Unknown.
+func (n Number) orUnknown() int64 {
+	if !n.known {
+		return Unknown
+	}
+	return n.value
+}
 
 // String is the number in digits, or "unknown".
 func (n Number) String() string {
@@ -191,8 +229,10 @@ func age(d time.Duration) string {
 func planTopics(s *Snapshot, asked []string) []string {
 	if len(asked) > 0 {
 		var topics []string
+		seen := make(map[string]bool, len(asked))
 		for _, t := range asked {
-			if !slices.Contains(topics, t) {
+			if !seen[t] {
+				seen[t] = true
 				topics = append(topics, t)
 			}
 		}
@@ -209,24 +249,30 @@ func planTopics(s *Snapshot, asked []string) []string {
 	return slices.Compact(topics)
 }
 
-// partitionsOf are the partitions of one topic by number.
-func partitionsOf(s *Snapshot, topic string) []PartitionStatus {
-	var ps []PartitionStatus
-	for _, p := range s.Partitions {
-		if p.Topic == topic {
-			ps = append(ps, p)
-		}
-	}
-	slices.SortFunc(ps, func(a, b PartitionStatus) int { return cmp.Compare(a.Partition, b.Partition) })
-	return ps
+// topicIndex is a snapshot by topic: a plan looks at each topic once, of which there may be as many as partitions.
+type topicIndex struct {
+	topics     map[string]TopicSnapshot
+	partitions map[string][]PartitionStatus // by number
 }
 
-func topicOf(s *Snapshot, topic string) (TopicSnapshot, bool) {
-	i := slices.IndexFunc(s.Topics, func(t TopicSnapshot) bool { return t.Topic == topic })
-	if i >= 0 {
-		return s.Topics[i], true
+func indexed(s *Snapshot) topicIndex {
+	x := topicIndex{topics: make(map[string]TopicSnapshot, len(s.Topics)), partitions: make(map[string][]PartitionStatus, len(s.Topics))}
+	for _, t := range s.Topics {
+		x.topics[t.Topic] = t
 	}
-	return TopicSnapshot{}, slices.ContainsFunc(s.Partitions, func(p PartitionStatus) bool { return p.Topic == topic })
+	for _, p := range s.Partitions {
+		x.partitions[p.Topic] = append(x.partitions[p.Topic], p)
+	}
+	for _, ps := range x.partitions {
+		slices.SortFunc(ps, func(a, b PartitionStatus) int { return cmp.Compare(a.Partition, b.Partition) })
+	}
+	return x
+}
+
+// topic says also whether the snapshot has the topic at all.
+func (x *topicIndex) topic(name string) (TopicSnapshot, bool) {
+	t, ok := x.topics[name]
+	return t, ok || len(x.partitions[name]) > 0
 }
 
 // planText writes the text form of a plan: lines, and tables with aligned columns.

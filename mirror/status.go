@@ -24,6 +24,7 @@ type PartitionStatus struct {
 	NextRetry    time.Time
 	Halted       bool // this process serves the partition no more: somebody else wrote its state, or has its owner's name
 	Episode      int32
+	WasOpen      bool // clients wrote this log before the mirror had it, and what they wrote may still lie in it
 
 	Start, End, Replicated int64 // of the copy
 	LeaderEpoch            int32 // the destination's
@@ -42,7 +43,11 @@ type PartitionStatus struct {
 	SourceSeen        time.Time // when it was measured; zero: never
 	NoEpochChecks     bool      // the source cannot answer epoch questions: "no divergence checks"
 
-	LagOffsets   int64         // SourceEnd − Replicated, never below 0; Unknown when it cannot be known (never measured, denied, failed)
+	// Unproved: what the copy holds is not known to be the source's, because in this episode it was not compared with it to the end (PREPARING). Its own records may lie above where both are the same, so
+	// no lag and no loss follows from where it ends.
+	Unproved bool
+
+	LagOffsets   int64         // SourceEnd − Replicated, never below 0; Unknown when it cannot be known (never measured, denied, failed, Unproved)
 	OffsetBytes  float64       // bytes that an offset has on the average, in what this process copied last; 0: it has copied nothing
 	LagTime      time.Duration // now − the last moment at which the copy held everything then known at the source; Unknown when there is none
 	LagUnknown   time.Time     // since when the lag cannot be measured; zero: it can
@@ -58,6 +63,8 @@ type PartitionStatus struct {
 
 	StopSteps []StepTime // of the last stop in this process, or the one under way: how long each took; nil: there was none
 	StopEnded time.Time  // when that was over; zero: it is not
+
+	Verification *PartitionVerification // how its comparison with the source stands; nil: it is not compared continuously, or its turn has not come
 
 	GroupsUnlooked bool // its groups were not looked at since its mirroring began: what the source has of them is not known. False where groups are not followed at all, and of a STOPPED one
 }

@@ -21,10 +21,15 @@ const (
 	TornAbort TornPolicy = "abort"
 	// TornRefuse: where a transaction is torn, or may be, nothing is stopped (*TornTransactionsError), and a person decides.
 	TornRefuse TornPolicy = "refuse"
+	// TornCut: every copy is cut back to the newest point at which no transaction is torn, and ends there (ConsistentCut). Beyond MaxGiveUp, where readers may have seen what would go and the caller has not
+	// said that they may, or where not all of the copies can be looked at and cut together, it is as TornAbort, and says so.
+	TornCut TornPolicy = "consistent-cut"
 )
 
 // known says whether there is such a policy.
-func (p TornPolicy) known() bool { return slices.Contains([]TornPolicy{"", TornAbort, TornRefuse}, p) }
+func (p TornPolicy) known() bool {
+	return slices.Contains([]TornPolicy{"", TornAbort, TornRefuse, TornCut}, p)
+}
 
 // stored is the policy as plans have it: the default is not named, so plans of it are as they always were.
 func (p TornPolicy) stored() TornPolicy {
@@ -80,6 +85,8 @@ type TornTransactions struct {
 	// Unlooked are copies of which not everything was looked at: transactions there are not in Transactions.
 	Unlooked     []UnlookedCopy `json:"unlooked,omitempty"`
 	MoreUnlooked int            `json:"moreUnlooked,omitempty"` // that a report has no room for
+	// Cut is the consistent cut that would leave none of them torn; nil where it was not looked for. In a report of a process that of all its topics together.
+	Cut *ConsistentCut `json:"cut,omitempty"`
 	// Error is why nobody has looked; "" if somebody has, or if no transaction is open, so that none can be torn.
 	Error string `json:"error,omitempty"`
 }
@@ -158,7 +165,7 @@ func (t TornTransactions) bounded() TornTransactions {
 	for i := range t.Unlooked {
 		t.Unlooked[i].Reason = shorten(t.Unlooked[i].Reason)
 	}
-	t.Error = shorten(t.Error)
+	t.Error, t.Cut = shorten(t.Error), t.Cut.bounded()
 	return t
 }
 
@@ -169,6 +176,9 @@ func (t *TornTransactions) valid() *TornTransactions {
 	}
 	v := t.bounded()
 	v.Looked, v.Error = storedTime(v.Looked), validText(v.Error)
+	if v.Cut != nil {
+		v.Cut.Why = validText(v.Cut.Why)
+	}
 	for i := range v.Unlooked {
 		v.Unlooked[i].Reason = validText(v.Unlooked[i].Reason)
 	}
@@ -215,6 +225,8 @@ func (t *TornTransactions) refusal(mirror string) error {
 type TransactionLook struct {
 	Taken  time.Time
 	Copies []CopyLook // in any order
+	// Readable: clients may read the copies while they are mirrored, as far as the Destination tells (CopyReadTeller).
+	Readable bool
 }
 
 // CopyLook is a look at one copy.
@@ -222,19 +234,23 @@ type CopyLook struct {
 	TopicPartition
 	Start, End int64 // of what a stop keeps: the log's start, and its replicated end, or where the mirror ended
 	From       int64 // what lies below was not read; Start: everything was
-	// Pieces are those of transactions that are open in some copy.
-	Pieces []txncut.Piece
-	Error  string // why it could not be read, "" if it was
+	// Floor is the lowest offset that the copy may be cut to (TornCut): Start, or End where clients could write the log before this episode, as where they ended is not recorded.
+	Floor  int64
+	Pieces []txncut.Piece // of its transactions, as far down as was read
+	Error  string         // why it could not be read, "" if it was
+
+	within time.Duration // the bound of the look
+	edge   lookEdge
+	sizes  []sizeFrom // by offset
 }
 
 // torn says which transactions are torn if the copies are opened.
 func (l *TransactionLook) torn(skew time.Duration) TornTransactions {
 	t := TornTransactions{Looked: l.Taken.Round(0).UTC()}
-	copies := slices.Clone(l.Copies)
-	slices.SortFunc(copies, func(a, b CopyLook) int { return compareTopicPartitions(a.TopicPartition, b.TopicPartition) })
+	copies := l.sorted()
 	partitions := make([]txncut.Partition, 0, len(copies))
 	for _, c := range copies {
-		partitions = append(partitions, txncut.Partition{Topic: c.Topic, Number: c.Partition, Floor: c.Start, End: c.End, Pieces: c.Pieces, Complete: true})
+		partitions = append(partitions, c.partition())
 		if c.From > c.Start || c.Error != "" {
 			t.Unlooked = append(t.Unlooked, UnlookedCopy{Topic: c.Topic, Partition: c.Partition, Below: c.From, Reason: c.Error})
 		}
@@ -252,8 +268,21 @@ func (l *TransactionLook) torn(skew time.Duration) TornTransactions {
 	return t
 }
 
-// planTorn puts what is torn into a plan.
-func (p *FailoverPlan) planTorn(look *TransactionLook, skew time.Duration) {
+// sorted are the copies by topic and partition.
+func (l *TransactionLook) sorted() []CopyLook {
+	copies := slices.Clone(l.Copies)
+	slices.SortFunc(copies, func(a, b CopyLook) int { return compareTopicPartitions(a.TopicPartition, b.TopicPartition) })
+	return copies
+}
+
+// partition is the copy as package txncut has it.
+func (c *CopyLook) partition() txncut.Partition {
+	return txncut.Partition{Topic: c.Topic, Number: c.Partition, Floor: c.Start, End: c.End, Pieces: c.Pieces, Complete: true}
+}
+
+// planTorn puts what is torn into a plan, and what is done about it. It returns how many offsets that gives up.
+func (p *FailoverPlan) planTorn(s *Snapshot) (givenUp int64) {
+	look := s.Transactions
 	stops, opens := map[TopicPartition]bool{}, 0
 	for i := range p.Partitions {
 		x := &p.Partitions[i]
@@ -262,13 +291,22 @@ func (p *FailoverPlan) planTorn(look *TransactionLook, skew time.Duration) {
 	}
 	switch {
 	case look != nil:
-		p.TornTransactions = look.torn(skew).within(func(tp TopicPartition) bool { return stops[tp] })
+		p.TornTransactions = look.torn(p.ClockSkew).within(func(tp TopicPartition) bool { return stops[tp] })
 	case opens > 0:
 		p.TornTransactions.Error = "nobody has looked at the copies"
 	}
-	if p.TornPolicy == TornRefuse && p.TornTransactions.refusal(p.Mirror) != nil {
-		p.Severity = SeverityRefused
+	switch p.TornPolicy {
+	case TornRefuse:
+		if p.TornTransactions.refusal(p.Mirror) != nil {
+			p.Severity = SeverityRefused
+		}
+	case TornCut:
+		givenUp = p.planCut(s)
+		if p.TornTransactions.Cut.refusal(p.Mirror, p.CutReaders) != nil {
+			p.Severity = SeverityRefused
+		}
 	}
+	return givenUp
 }
 
 // line is the verdict on torn transactions; "" where none is open.
@@ -277,6 +315,8 @@ func (t *TornTransactions) line(policy TornPolicy) string {
 	switch words := t.words(); {
 	case words != "" && policy == TornRefuse:
 		return "REFUSED: " + words + ", and the policy is to refuse that; see below what to do"
+	case words != "" && policy == TornCut && t.Cut != nil && t.Cut.Why == "":
+		return head + words + " as the copies are, none seen after the consistent cut" + behindNote + "; see below"
 	case words != "":
 		return head + words + ": committed in some partitions, aborted in others; see below"
 	case t.unread() != "" && policy == TornRefuse:
@@ -284,12 +324,15 @@ func (t *TornTransactions) line(policy TornPolicy) string {
 	case t.unread() != "":
 		return head + "not known: " + t.unread()
 	case !t.Looked.IsZero() && len(t.Unlooked) > 0:
-		return head + "none is seen, as far down as was looked; see below"
+		return head + "none is seen, as far down as was looked" + behindNote + "; see below"
 	case !t.Looked.IsZero():
-		return head + "none"
+		return head + "none seen" + behindNote
 	}
 	return ""
 }
+
+// behindNote is what no look at copies tells: a commit of which one copy has its part, and another, which is behind, has nothing yet (txncut's Result.Unseen).
+const behindNote = "; a copy that is behind may lack its part of one"
 
 // lines are what a person has to know of it before a stop, where a process has looked.
 func (t *TornTransactions) lines(now time.Time) (lines []string) {

@@ -1,12 +1,14 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/statemachine"
 	"github.com/clustermirror/clustermirror/txncut"
 )
@@ -40,6 +42,11 @@ func (m *Mirror) partitions() (all []PartitionStatus) {
 // lookAtTransactions reads the newest part of the copies of these partitions, as far as it may. Nil: no transaction is open in any, and none was ended by a stop of this process, so none is torn as far as
 // this process knows. It reads copies only, and only those that this process has.
 func (m *Mirror) lookAtTransactions(ctx context.Context, partitions []PartitionStatus) *TransactionLook {
+	return m.lookWithin(ctx, partitions, lookBytes, lookBound)
+}
+
+// lookWithin is lookAtTransactions, of so many bytes and for so long.
+func (m *Mirror) lookWithin(ctx context.Context, partitions []PartitionStatus, bytes int, bound time.Duration) *TransactionLook {
 	if !slices.ContainsFunc(partitions, func(p PartitionStatus) bool { return len(unended(&p)) > 0 }) {
 		return nil
 	}
@@ -51,16 +58,17 @@ func (m *Mirror) lookAtTransactions(ctx context.Context, partitions []PartitionS
 		}
 	}
 	m.mu.Unlock()
-	ctx, stop := context.WithTimeout(ctx, lookBound)
+	ctx, stop := context.WithTimeout(ctx, bound)
 	defer stop()
-	look := &TransactionLook{Taken: time.Now(), Copies: make([]CopyLook, len(partitions))}
-	most := max(lookBytes/max(1, len(partitions)), lookLeast)
+	look := &TransactionLook{Taken: time.Now(), Copies: make([]CopyLook, len(partitions)), Readable: m.copiesAreRead()}
+	most := max(bytes/max(1, len(partitions)), lookLeast)
 	turns := make(semaphore, lookAtOnce)
 	var all sync.WaitGroup
 	for i := range partitions {
 		p, c := &partitions[i], &look.Copies[i]
 		c.TopicPartition = TopicPartition{p.Topic, p.Partition}
-		c.Start, c.End = p.Start, copiedEnd(p)
+		c.Start, c.End, c.within = p.Start, copiedEnd(p), bound
+		c.Floor = cutFloor(p)
 		c.From = c.End
 		log, here := logs[c.TopicPartition]
 		switch {
@@ -75,7 +83,7 @@ func (m *Mirror) lookAtTransactions(ctx context.Context, partitions []PartitionS
 		go func() {
 			defer all.Done()
 			if err := turns.acquire(ctx); err != nil {
-				c.Error = lookError(err)
+				c.Error = c.lookError(err)
 				return
 			}
 			defer turns.release()
@@ -83,7 +91,6 @@ func (m *Mirror) lookAtTransactions(ctx context.Context, partitions []PartitionS
 		}()
 	}
 	all.Wait()
-	look.keepUnended()
 	return look
 }
 
@@ -110,7 +117,7 @@ func unended(p *PartitionStatus) (list []Transaction) {
 // read looks at a copy from its end down: a small part first, then larger ones, as long as the next is expected to fit into what may be read. Open are the transactions that are known to be open at
 // its end.
 func (c *CopyLook) read(ctx context.Context, log boundedLog, most int, open []Transaction) {
-	var found *txncut.Reader
+	var found *copyReader
 	left, span := int64(most), int64(lookFirst)
 	for {
 		from := max(c.Start, c.End-span)
@@ -133,33 +140,92 @@ func (c *CopyLook) read(ctx context.Context, log boundedLog, most int, open []Tr
 			span = max(1, span/lookNoFurther)
 			continue
 		case !errors.Is(err, errEnough):
-			c.Error = lookError(err)
+			c.Error = c.lookError(err)
 		}
 		break
 	}
 	if found != nil {
-		c.Pieces = found.Pieces()
+		c.Pieces, c.edge = found.Pieces(), found.edge
+		c.sizes = found.sizes
 	}
 	c.add(open)
 }
 
 // readFrom reads [from, End), if that is no more than most bytes: else the error is errEnough.
-func (c *CopyLook) readFrom(ctx context.Context, log boundedLog, from, most int64) (r *txncut.Reader, size int64, err error) {
-	r = txncut.NewReader(from)
+func (c *CopyLook) readFrom(ctx context.Context, log boundedLog, from, most int64) (r *copyReader, size int64, err error) {
+	r = newCopyReader(from)
 	log.most = int(max(1, min(readChunk, most)))
 	err = readLog(ctx, log, from, c.End, func(b []byte) error {
 		if size += int64(len(b)); size > most {
 			return errEnough
 		}
-		return r.Observe(b)
+		return r.observe(b)
 	})
 	return r, size, err
 }
 
+// copyReader finds the pieces in a part of a copy, and what the part below may hide of them.
+type copyReader struct {
+	*txncut.Reader
+	edge  lookEdge
+	sizes []sizeFrom
+	begun map[int64]bool // producers of which something was read
+}
+
+// lookEdge is what is known of the part of a copy below where a look began.
+type lookEdge struct {
+	time  int64           // of the first marker that was read, −1: none was. Those below are not newer, by the brokers' clocks
+	ended map[int64]int64 // producers whose first batch that was read is a marker, which may end a transaction whose data lie below; with its offset
+	wrote map[int64]bool  // producers whose first batch that was read is data of a transaction, which may have begun below
+}
+
+// sizeFrom is how much of a copy lies from the marker at Offset on to the next marker.
+type sizeFrom struct{ offset, records, bytes int64 }
+
+func newCopyReader(from int64) *copyReader {
+	return &copyReader{Reader: txncut.NewReader(from), edge: lookEdge{time: -1, ended: map[int64]int64{}, wrote: map[int64]bool{}}, begun: map[int64]bool{}}
+}
+
+func (r *copyReader) observe(batches []byte) error {
+	for h, one := range batch.All(batches) {
+		if h.Control() {
+			r.sizes = append(r.sizes, sizeFrom{offset: h.BaseOffset})
+			if r.edge.time < 0 {
+				r.edge.time = h.MaxTimestamp
+			}
+		}
+		if n := len(r.sizes); n > 0 {
+			last := &r.sizes[n-1]
+			last.bytes += int64(len(one))
+			if !h.Control() {
+				last.records += int64(h.RecordCount)
+			}
+		}
+		if id := h.ProducerID; id >= 0 && h.Transactional() && !r.begun[id] {
+			r.begun[id] = true
+			if h.Control() {
+				r.edge.ended[id] = h.BaseOffset
+			} else {
+				r.edge.wrote[id] = true
+			}
+		}
+	}
+	return r.Observe(batches)
+}
+
+// sizeAt is how many records and bytes of what was read lie at or above a marker.
+func (c *CopyLook) sizeAt(offset int64) (records, bytes int64) {
+	i, _ := slices.BinarySearchFunc(c.sizes, offset, func(s sizeFrom, offset int64) int { return cmp.Compare(s.offset, offset) })
+	for _, s := range c.sizes[i:] {
+		records, bytes = records+s.records, bytes+s.bytes
+	}
+	return records, bytes
+}
+
 // lookError is why a copy could not be read. The end of the time for a look is no trouble of the copy.
-func lookError(err error) string {
+func (c *CopyLook) lookError(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "not read within " + lookBound.String()
+		return "not read within " + c.within.String()
 	}
 	return err.Error()
 }
@@ -178,24 +244,5 @@ func (c *CopyLook) add(open []Transaction) {
 		case t.FirstOffset >= 0 && t.FirstOffset < c.Pieces[i].FirstOffset:
 			c.Pieces[i].FirstOffset, c.Pieces[i].FirstTimestamp = t.FirstOffset, -1 // when it began is not known
 		}
-	}
-}
-
-// keepUnended keeps the pieces of transactions that are open in some copy: of the others nothing can be torn.
-func (l *TransactionLook) keepUnended() {
-	type name struct {
-		id    int64
-		epoch int16
-	}
-	unended := map[name]bool{}
-	for _, c := range l.Copies {
-		for _, p := range c.Pieces {
-			if p.Outcome == txncut.Open || p.MarkerOffset >= c.End {
-				unended[name{p.ProducerID, p.ProducerEpoch}] = true
-			}
-		}
-	}
-	for i := range l.Copies {
-		l.Copies[i].Pieces = slices.DeleteFunc(l.Copies[i].Pieces, func(p txncut.Piece) bool { return !unended[name{p.ProducerID, p.ProducerEpoch}] })
 	}
 }

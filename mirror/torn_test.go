@@ -100,7 +100,7 @@ func TestNoTornTransactions(t *testing.T) {
 				if len(plan.TornTransactions.Transactions) > 0 || plan.Severity == mirror.SeverityRefused {
 					t.Errorf("%s", plan)
 				}
-				if says := strings.Contains(plan.String(), "TORN TRANSACTIONS: none\n"); says != c.look {
+				if says := strings.Contains(plan.String(), "TORN TRANSACTIONS: none seen; "); says != c.look {
 					t.Errorf("%s", plan)
 				}
 				report, err := m.ExecuteFailover(t.Context(), plan)

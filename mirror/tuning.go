@@ -87,4 +87,5 @@ func (m *Mirror) tunedNow() tuning {
 // Apply sets in a Config what a node's options say; what they do not say is left as it is.
 func (o NodeOptions) Apply(c *Config) {
 	c.FetchersPerBroker, c.RefreshInterval, c.FetchBackoff, c.Retry = o.FetchersPerBroker, o.RefreshInterval, o.FetchBackoff, o.Retry
+	c.VerifyRate, c.VerifyInterval = o.VerifyRate, o.VerifyInterval
 }

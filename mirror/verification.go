@@ -22,6 +22,8 @@ type CopyToVerify struct {
 	Log       Log
 	From, To  int64 // [From, To); To Unknown: up to the smaller end of both
 	Compacted bool  // cleanup.policy has compact on either side: what a cleaner may have taken is no hole
+	// SourceTopicID is the id of the source's topic that this is a copy of; zero: whichever topic has the name now.
+	SourceTopicID TopicID
 }
 
 // VerifiedVerdict is what comparing a copy with its source came to.
@@ -53,11 +55,12 @@ type Verified struct {
 	Uncomparable int64          // offsets that cannot be compared: Findings say why
 	Unread       int64          // offsets of [From, To) that were not looked at: Reason says why
 
-	Reason   string   // why something was not looked at; "" if all was
-	Findings []string // a difference, holes, and what cannot be compared, one sentence each; a is the source, b the copy
-	Began    time.Time
-	Took     time.Duration
-	Read     int64 // bytes that were read or digested, on both sides together
+	Reason     string   // why something was not looked at; "" if all was
+	FirstWrong int64    // the first offset with a difference, or in a hole; Unknown: there is none
+	Findings   []string // a difference, holes, and what cannot be compared, one sentence each; a is the source, b the copy
+	Began      time.Time
+	Took       time.Duration
+	Read       int64 // bytes that were read or digested, on both sides together
 }
 
 // VerifiedAmount counts what is the same on both sides.
@@ -133,8 +136,17 @@ func (v Verification) String() string {
 		VerifiedIdentical: "IDENTICAL: as far as the copy goes, it has what the source has", VerifiedPartly: "NO DIFFERENCE, but not everything was compared",
 		VerifiedNothing: "NOT COMPARED", VerifiedHole: "INCOMPLETE: one side lacks what the other one has", VerifiedDifferent: "DIFFERENT: the copy has something else than the source",
 	}[v.Verdict()]
-	if wrong := count[VerifiedHole] + count[VerifiedDifferent]; wrong > 0 {
-		words += fmt.Sprintf(", in %d of %s", wrong, plural(len(v.Ranges), "range", "ranges"))
+	ranges := plural(len(v.Ranges), "range", "ranges")
+	switch wrong, away, partly := count[VerifiedHole]+count[VerifiedDifferent], count[VerifiedNothing], count[VerifiedPartly]; {
+	case wrong > 0:
+		words += fmt.Sprintf(", in %d of %s", wrong, ranges)
+		if away > 0 {
+			words += fmt.Sprintf("; %d not compared", away)
+		}
+	case away > 0 && away < len(v.Ranges):
+		words += fmt.Sprintf(": %d of %s; no difference in the others", away, ranges)
+	case away == 0 && partly > 0 && partly < len(v.Ranges):
+		words += fmt.Sprintf(", in %d of %s", partly, ranges)
 	}
 	t.line("%s", cmp.Or(words, string(v.Verdict())))
 	t.line("byte by byte: %s; record by record: %s; cannot be compared: %s; not looked at: %d", bytewise, recordwise, plural(int(uncomparable), "offset", "offsets"), unread)
@@ -154,17 +166,20 @@ func (v Verification) String() string {
 
 // NotCompared is the entry of a copy of which nothing is compared.
 func NotCompared(tp TopicPartition, reason string) Verified {
-	return Verified{Topic: tp.Topic, Partition: tp.Partition, Verdict: VerifiedNothing, SourceEnd: Unknown, CopyEnd: Unknown, Reason: reason}
+	return Verified{Topic: tp.Topic, Partition: tp.Partition, Verdict: VerifiedNothing, SourceEnd: Unknown, CopyEnd: Unknown, FirstWrong: Unknown, Reason: reason}
 }
 
-// CompactedTopics says of which topics cleanup.policy has compact at one of these clusters. A topic of which that is not read is in failed; one that a cluster does not have is as the others say.
+const cleanupPolicy = "cleanup.policy"
+
+// CompactedTopics says of which topics cleanup.policy has compact at one of these clusters, by a setting of the topic or, of a reader that is an EffectiveConfigReader, by default. A topic of which that
+// is not read is in failed; one that a cluster does not have is as the others say.
 func CompactedTopics(ctx context.Context, topics []string, readers ...TopicConfigReader) (compacted map[string]bool, failed map[string]error) {
 	compacted, failed = map[string]bool{}, map[string]error{}
 	unread := func(topic string, err error) {
 		failed[topic] = fmt.Errorf("its cleanup.policy is not known, so a hole cannot be told from compaction: %w", err)
 	}
 	for _, reader := range readers {
-		configs, err := reader.TopicConfigs(ctx, topics)
+		configs, err := cleanupPolicies(ctx, reader, topics)
 		for _, topic := range topics {
 			switch c := configs[topic]; {
 			case err != nil:
@@ -172,11 +187,19 @@ func CompactedTopics(ctx context.Context, topics []string, readers ...TopicConfi
 			case c.Err != nil:
 				unread(topic, c.Err)
 			default:
-				compacted[topic] = compacted[topic] || strings.Contains(c.Values["cleanup.policy"], "compact")
+				compacted[topic] = compacted[topic] || strings.Contains(c.Values[cleanupPolicy], "compact")
 			}
 		}
 	}
 	return compacted, failed
+}
+
+// cleanupPolicies are the policies that count, as far as the reader tells defaults: what a broker's cleaner took is no hole, whoever told it to.
+func cleanupPolicies(ctx context.Context, reader TopicConfigReader, topics []string) (map[string]TopicConfigs, error) {
+	if effective, ok := reader.(EffectiveConfigReader); ok {
+		return effective.EffectiveConfigs(ctx, topics, cleanupPolicy)
+	}
+	return reader.TopicConfigs(ctx, topics)
 }
 
 // unreadable are settings that nobody can be asked for now.

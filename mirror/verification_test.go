@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,9 +178,58 @@ func TestAVerificationNeedsTheCleanupPolicy(t *testing.T) {
 	})
 }
 
+// The policy that counts may be the brokers' own: a topic that says nothing is compacted where they are set so, on either side, and one that says something goes by that.
+func TestAVerificationKnowsTheBrokersCleanupPolicy(t *testing.T) {
+	source, destination := memlog.New(memlog.Config{}), memlog.New(memlog.Config{})
+	for _, c := range []*memlog.Cluster{source, destination} {
+		for _, topic := range []string{"bare", "own"} {
+			if _, err := c.CreateLocalTopic(memlog.LocalTopic{Name: topic, Partitions: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.SetTopicConfig("own", "cleanup.policy", "delete"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []*memlog.Cluster{source, destination} {
+		compacted, failed := mirror.CompactedTopics(t.Context(), []string{"bare", "own"}, source, destination)
+		if len(failed) > 0 {
+			t.Error(failed)
+		}
+		expect(t, "before", compacted["bare"] || compacted["own"], false)
+		c.SetDefaultConfig("cleanup.policy", "compact,delete")
+		compacted, _ = mirror.CompactedTopics(t.Context(), []string{"bare", "own"}, source, destination)
+		expect(t, "without a setting of its own", compacted["bare"], true)
+		expect(t, "with one", compacted["own"], false)
+		c.SetDefaultConfig("cleanup.policy", "delete")
+	}
+}
+
 type looking func([]mirror.CopyToVerify)
 
 func (l looking) Verify(_ context.Context, _ mirror.Source, copies []mirror.CopyToVerify) []mirror.Verified {
 	l(copies)
 	return nil
+}
+
+// The verdict is that of the worst range. It says of how many it is true, unless it is true of all.
+func TestAVerdictSaysOfHowManyRangesItIsTrue(t *testing.T) {
+	identical, partly, nothing := mirror.Verified{Topic: "t", Verdict: mirror.VerifiedIdentical}, mirror.Verified{Topic: "t", Verdict: mirror.VerifiedPartly}, mirror.NotCompared(mirror.TopicPartition{Topic: "t"}, "it is not in step with its source")
+	hole := mirror.Verified{Topic: "t", Verdict: mirror.VerifiedHole}
+	for _, c := range []struct {
+		ranges []mirror.Verified
+		want   string
+	}{
+		{[]mirror.Verified{identical, nothing, identical}, "NOT COMPARED: 1 of 3 ranges; no difference in the others"},
+		{[]mirror.Verified{identical, partly, nothing, nothing}, "NOT COMPARED: 2 of 4 ranges; no difference in the others"},
+		{[]mirror.Verified{nothing, nothing}, "NOT COMPARED"},
+		{nil, "NOT COMPARED"},
+		{[]mirror.Verified{identical, partly}, "NO DIFFERENCE, but not everything was compared, in 1 of 2 ranges"},
+		{[]mirror.Verified{partly}, "NO DIFFERENCE, but not everything was compared"},
+		{[]mirror.Verified{hole, nothing, identical}, "INCOMPLETE: one side lacks what the other one has, in 1 of 3 ranges; 1 not compared"},
+		{[]mirror.Verified{hole}, "INCOMPLETE: one side lacks what the other one has, in 1 of 1 range"},
+	} {
+		text := mirror.Verification{Mirror: "m", Began: time.Unix(0, 0), Ranges: c.ranges}.String()
+		expect(t, "verdict", strings.Split(text, "\n")[1], c.want)
+	}
 }

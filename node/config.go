@@ -33,6 +33,11 @@ type Config struct {
 	Options mirror.NodeOptions
 	// HTTP is the host:port where Handler is served; empty: nowhere.
 	HTTP string
+	// Page is the host:port where the status page is served (package statuspage); empty: nowhere. It asks for no password, and any host but one of the loopback (127.0.0.1, ::1, localhost) is
+	// refused without PageRemote.
+	Page string
+	// PageRemote lets Page be an address that other machines reach. The page is shown to whoever can reach it, whatever name he asks for.
+	PageRemote bool
 	// DrainBound is how long the end waits for steps that are under way [20 s]; giving the place away may take 5 s more.
 	DrainBound time.Duration
 	// Version is told in reports [this module's version as the build knows it].
@@ -100,6 +105,9 @@ func (c *Config) complete() error {
 	no(c.OpenSource == nil, "OpenSource is not set, as in kafkasource.Open")
 	no(c.Sink == nil, "Sink is not set: mirror.FileSink keeps what a failback drops, mirror.Discard drops it")
 	no(c.DrainBound < 0, "DrainBound is negative")
+	if why := misplacedPage(c.Page, c.PageRemote); why != "" {
+		errs = append(errs, errors.New("node.Config: Page "+why+", or set PageRemote"))
+	}
 	c.DrainBound = cmp.Or(c.DrainBound, 20*time.Second)
 	if c.Mirrors == nil {
 		c.Mirrors = func(string) bool { return true }

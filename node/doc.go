@@ -25,6 +25,11 @@
 // Nodes with different ids share nothing. A mirror belongs to the node id that runs it, because that id leads its partitions. A node does not run a mirror that another id has: it says so
 // in its status, and tries again. Where several ids are used, Config.Mirrors (mirror.names) says which runs what.
 //
+// # Is the copy right
+//
+// With mirror.verification.rate in its file a node compares the copies of its mirrors with their sources while it mirrors them (mirror.Config.VerifyRate): each once in mirror.verification.interval.ms
+// if the rate lets it, and only while copying needs neither. What is found is told and changes nothing. A new process begins its passes anew, and remembers what was found wrong until it has compared that itself.
+//
 // # Its end
 //
 // When the context of Run ends the node drains: it waits until no partition is in the middle of a stop or a pause (at most Config.DrainBound), ends its mirrors (calls under way into logs and
@@ -43,6 +48,9 @@
 //	/status    Status as JSON
 //
 // Nothing is served unless Config.HTTP names an address. The pages show names of topics, offsets and errors, no record and no secret; they ask for no password.
+//
+// Config.Page has the status page (package statuspage) served for a browser, at an address of its own: what is wrong and why, lag over time, topics, partitions, the failover plan. It is off, and
+// stays on this machine unless Config.PageRemote says otherwise.
 //
 // # Credentials
 //

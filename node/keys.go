@@ -33,6 +33,8 @@ const (
 	mirrorNames       = "mirror.names"
 	principals        = "mirror.broker.principals"
 	httpListener      = "mirror.http.listener"
+	pageListener      = "mirror.page.listener"
+	pageRemote        = "mirror.page.remote"
 	drainTimeout      = "mirror.drain.timeout.ms"
 	windowBytes       = "mirror.window.bytes"
 	peersKey          = "mirror.peers"
@@ -69,6 +71,8 @@ var keys = []Key{
 	{httpListener, "", false, "host:port of /healthz, /readyz, /metrics and /status; empty: none."},
 	{mostClients, "4000", true, "How many clients may be connected to the listener for clients."},
 	{mostOfAddress, "half of max.connections", true, "How many of them may come from one IP address."},
+	{pageListener, "", false, "host:port of the status page, for a browser; empty: none. It asks for no password: an address of the loopback (127.0.0.1:9701), unless mirror.page.remote=true."},
+	{pageRemote, "false", false, "true: mirror.page.listener may be an address that other machines reach; whoever does sees the page."},
 	{drainTimeout, "20000", false, "Longest wait for steps under way when the node is told to end, in milliseconds."},
 	{windowBytes, "67108864", false, "Recent batches that are kept in memory for the brokers, over all partitions."},
 	{peersKey, "", false, "Node ids of other mirror nodes in this cluster whose registration somebody took away, separated by commas."},

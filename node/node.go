@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/metrics"
 	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/statuspage"
 )
 
 // readBound is the longest time of one look at what is wanted.
@@ -30,6 +31,7 @@ const silentAfter = 20 * time.Second
 type Node struct {
 	cfg       Config
 	collector *metrics.Collector
+	page      *statuspage.Page
 
 	ticked atomic.Int64 // when the loop that runs mirrors last came round, in nanoseconds since 1970; 0: it does not run
 
@@ -60,6 +62,11 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, since: time.Now(), runs: map[string]*run{}, heard: map[string]heardOf{}}
 	n.collector = metrics.New(n.look)
+	page, err := n.newPage()
+	if err != nil {
+		return nil, err
+	}
+	n.page = page
 	return n, nil
 }
 
@@ -79,6 +86,13 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer closeHTTP()
+	if n.cfg.Page != "" {
+		sampling, end := context.WithCancel(ctx)
+		var samples sync.WaitGroup
+		samples.Go(func() { n.page.Run(sampling) })
+		defer samples.Wait()
+		defer end()
+	}
 	if n.records, err = n.cfg.Open(ctx); err != nil {
 		return unlessEnded(ctx, err)
 	}
@@ -284,22 +298,39 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// serve serves Handler, if that is wanted.
+// serve serves Handler and the page, if that is wanted.
 func (n *Node) serve() (stop func(), err error) {
-	if n.cfg.HTTP == "" {
+	closeHTTP, err := n.serveAt(n.cfg.HTTP, n.Handler(), "health and metrics", httpListener)
+	if err != nil {
+		return nil, err
+	}
+	closePage, err := n.serveAt(n.cfg.Page, n.page, "the status page", pageListener)
+	if err != nil {
+		closeHTTP()
+		return nil, err
+	}
+	return func() {
+		closePage()
+		closeHTTP()
+	}, nil
+}
+
+// serveAt serves one of them at host:port, or nothing at "".
+func (n *Node) serveAt(address string, handler http.Handler, what, setting string) (stop func(), err error) {
+	if address == "" {
 		return func() {}, nil
 	}
-	l, err := net.Listen("tcp", n.cfg.HTTP)
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("node: serving health and metrics, %s: %w", httpListener, err)
+		return nil, fmt.Errorf("node: serving %s, %s: %w", what, setting, err)
 	}
-	server := &http.Server{Handler: n.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_ = server.Serve(l) // it ends with Close
 	}()
-	n.cfg.Logger.Info("health and metrics", "address", l.Addr().String())
+	n.cfg.Logger.Info(what, "address", l.Addr().String())
 	return func() {
 		_ = server.Close()
 		<-done

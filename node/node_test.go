@@ -225,6 +225,39 @@ func TestNodeFollowsWhatIsCreatedWhileItRuns(t *testing.T) {
 	})
 }
 
+// With a rate in its file a node compares copies while it mirrors them, and its metrics say so. Nothing else needs to be set.
+func TestNodeComparesCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		options, err := mirror.NodeOptionsFrom(mirror.Settings{"mirror.verification.rate": "1000000", "mirror.verification.interval.ms": "60000"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := c.run(t, "9999", func(c *Config) { c.Options = options })
+		c.create(t, "dr")
+		if _, err := c.source.Produce(t.Context(), "orders", 0, memlog.Record{Value: []byte("v")}); err != nil {
+			t.Fatal(err)
+		}
+		identical := func() int {
+			for _, s := range r.look().Mirrors {
+				if v := s.Verification; v != nil && !v.LastPass.IsZero() {
+					return v.Identical
+				}
+			}
+			return 0
+		}
+		until(t, "a pass has ended", func() bool { return identical() == 1 })
+		page := httptest.NewRecorder()
+		r.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+		if body := page.Body.String(); !strings.Contains(body, `clustermirror_verify_copies{destination_cluster_id="standby",mirror="dr",result="identical"} 1`) {
+			t.Errorf("%s", body)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestStandbyGoesOnWhereTheOtherEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

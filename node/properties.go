@@ -48,6 +48,8 @@ type parsed struct {
 	inter    string       // the brokers' listener
 	control  string       // the controllers' listener
 	http     string
+	page     string
+	remote   bool // the page may be reached from other machines
 	drain    time.Duration
 	discard  bool
 	// connections are the settings of connections, by listener; "" is bootstrap.servers.
@@ -192,7 +194,7 @@ func (f *File) Config() Config {
 		sink = mirror.Discard
 	}
 	return Config{
-		Name: strconv.Itoa(int(p.id)), Mirrors: p.names.Includes, Options: p.options, HTTP: p.http, DrainBound: p.drain, Sink: sink, Logger: f.logger, OpenSource: kafkasource.Open,
+		Name: strconv.Itoa(int(p.id)), Mirrors: p.names.Includes, Options: p.options, HTTP: p.http, Page: p.page, PageRemote: p.remote, DrainBound: p.drain, Sink: sink, Logger: f.logger, OpenSource: kafkasource.Open,
 		Open: f.open, ClusterID: f.clusterID, Join: f.join,
 	}
 }
@@ -413,6 +415,18 @@ func parse(settings mirror.Settings) (*parsed, []error) {
 	if p.http = get(httpListener); p.http != "" {
 		if _, port, err := net.SplitHostPort(p.http); err != nil || port == "" {
 			no(httpListener, "is not host:port", "as in 127.0.0.1:9700")
+		}
+	}
+	switch get(pageRemote) {
+	case "", "false":
+	case "true":
+		p.remote = true
+	default:
+		no(pageRemote, "is neither true nor false", "leave it out: the page stays on this machine")
+	}
+	if p.page = get(pageListener); p.page != "" {
+		if why := misplacedPage(p.page, p.remote); why != "" {
+			no(pageListener, why, "or set "+pageRemote+"=true, if everybody who can reach it may see it")
 		}
 	}
 	p.listeners(get, no)

@@ -86,7 +86,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "geheim") {
 		t.Errorf("%v", err)
 	}
-	for _, key := range []string{"listeners=INTERNAL://", "advertised.listeners=INTERNAL://", "mirror.http.listener=", "bootstrap.servers=", "controller.quorum.bootstrap.servers="} {
+	for _, key := range []string{"listeners=INTERNAL://", "advertised.listeners=INTERNAL://", "mirror.http.listener=", "mirror.page.listener=", "bootstrap.servers=", "controller.quorum.bootstrap.servers="} {
 		if _, err := ReadFile(write(t, enough+key+"user:geheim@127.0.0.1:1\n")); err == nil || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v", key, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/clustermirror/clustermirror/keyedlog"
 	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/mirror/verify"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -56,8 +57,9 @@ func (r *run) once(ctx context.Context) error {
 	}
 	c := mirror.Config{
 		Name: r.name, Node: r.n.cfg.Name, Version: r.n.cfg.Version, OpenSource: r.n.cfg.OpenSource, Destination: r.n.destination, Store: keyedlog.NewStateStore(r.n.records), Control: r.n.control,
-		Sink: r.n.cfg.Sink, Logger: r.n.cfg.Logger, OnEvent: func(e mirror.Event) {
+		Sink: r.n.cfg.Sink, Verifier: verify.Verifier{}, Logger: r.n.cfg.Logger, OnEvent: func(e mirror.Event) {
 			r.n.collector.Observe(e)
+			r.n.page.Observe(e)
 			r.n.cfg.OnEvent(e)
 		},
 	}
@@ -171,7 +173,7 @@ func (r *run) status() (MirrorStatus, *mirror.Status) {
 	s := MirrorStatus{Name: r.name, Problem: problem}
 	if m == nil {
 		if s.Problem == "" {
-			s.Problem = "it is being opened"
+			s.Problem = beingOpened
 		}
 		return s, nil
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -79,29 +80,9 @@ func (s Status) String() string {
 func (n *Node) Status() Status {
 	n.mu.Lock()
 	s := Status{Node: n.cfg.Name, Version: n.cfg.Version, State: n.state, Since: n.since, Taken: time.Now(), cluster: n.clusterID}
-	destination, why, reading := n.destination, n.why, n.reading
-	runs := make([]*run, 0, len(n.runs))
-	for _, r := range n.runs {
-		runs = append(runs, r)
-	}
 	n.mu.Unlock()
-	slices.SortFunc(runs, func(a, b *run) int { return strings.Compare(a.name, b.name) })
-	switch {
-	case s.State != Running:
-		reason := s.State.String()
-		if why != "" {
-			reason += ": " + why
-		}
-		s.Reasons = append(s.Reasons, reason)
-	case destination != nil:
-		if err := destination.Standing(); err != nil {
-			s.Reasons = append(s.Reasons, err.Error())
-		}
-	}
-	if reading != nil {
-		s.Reasons = append(s.Reasons, "what is wanted cannot be read: "+reading.Error())
-	}
-	for _, r := range runs {
+	s.Reasons = n.unwell()
+	for _, r := range n.inOrder() {
 		m, look := r.status()
 		if look != nil {
 			s.looks = append(s.looks, *look)
@@ -112,6 +93,36 @@ func (n *Node) Status() Status {
 		}
 	}
 	return s
+}
+
+// inOrder are the node's mirrors by name.
+func (n *Node) inOrder() []*run {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.SortedFunc(maps.Values(n.runs), func(a, b *run) int { return strings.Compare(a.name, b.name) })
+}
+
+// unwell is why the node itself is not ready, whatever its mirrors are.
+func (n *Node) unwell() (reasons []string) {
+	n.mu.Lock()
+	state, why, destination, reading := n.state, n.why, n.destination, n.reading
+	n.mu.Unlock()
+	switch {
+	case state != Running:
+		reason := state.String()
+		if why != "" {
+			reason += ": " + why
+		}
+		reasons = append(reasons, reason)
+	case destination != nil:
+		if err := destination.Standing(); err != nil {
+			reasons = append(reasons, err.Error())
+		}
+	}
+	if reading != nil {
+		reasons = append(reasons, "what is wanted cannot be read: "+reading.Error())
+	}
+	return reasons
 }
 
 // look is the status as metrics want it.

@@ -185,6 +185,11 @@ func (e *LastMirrorEpoch) setTag(tag uint32, value []byte) error {
 			return errTagLength
 		}
 		copy(e.SourceTopicID[:], value)
+	case tagLMECut:
+		if len(value) != 1 {
+			return errTagLength
+		}
+		e.Cut = value[0] != 0
 	}
 	return nil
 }

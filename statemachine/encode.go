@@ -21,6 +21,7 @@ const (
 	tagLMESourceCluster = 1
 	tagLMEEpisode       = 2
 	tagLMESourceTopic   = 3
+	tagLMECut           = 4
 )
 
 // AppendKey, AppendPartitionState and AppendLastMirrorEpoch write Kafka's bytes (spec §8) behind dst.
@@ -102,6 +103,9 @@ func AppendLastMirrorEpoch(dst []byte, e LastMirrorEpoch) []byte {
 	}
 	if e.SourceTopicID != (TopicID{}) {
 		t.add(tagLMESourceTopic, e.SourceTopicID[:])
+	}
+	if e.Cut {
+		t.add(tagLMECut, []byte{1})
 	}
 	return t.append(dst)
 }

@@ -169,7 +169,7 @@ func FuzzDecodeLastMirrorEpoch(f *testing.F) {
 	f.Add(unhex(f, "00000000000300"))
 	f.Add(unhex(f, "0000 00000003 0000000000000006 00"))
 	f.Add(unhex(f, "000000000003 04 00 08 0000000000000006 01 04 04 616263 02 04 00000002 03 10 0102030405060708090a0b0c0d0e0f10"))
-	f.Add(AppendLastMirrorEpoch(nil, LastMirrorEpoch{1, 1 << 55, strings.Repeat("c", 70000), 2, goldenTopicID()}))
+	f.Add(AppendLastMirrorEpoch(nil, LastMirrorEpoch{1, 1 << 55, strings.Repeat("c", 70000), 2, goldenTopicID(), true}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e LastMirrorEpoch
 		var err error
@@ -219,6 +219,9 @@ func kbinEnd(b []byte) (e LastMirrorEpoch, fine bool) {
 			fine = fine && v.Ok() && len(v.Src) == 0
 		case tagLMESourceTopic:
 			e.SourceTopicID = v.Uuid()
+			fine = fine && v.Ok() && len(v.Src) == 0
+		case tagLMECut:
+			e.Cut = v.Int8() != 0
 			fine = fine && v.Ok() && len(v.Src) == 0
 		}
 	}

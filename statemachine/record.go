@@ -62,6 +62,7 @@ type LastMirrorEpoch struct {
 	SourceClusterID string
 	Episode         int32
 	SourceTopicID   TopicID
+	Cut             bool // the log reached beyond Offset when this was recorded, and what lay there was given up by a consistent cut
 }
 
 // RecordType is the int16 in front of a key.

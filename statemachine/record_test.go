@@ -80,6 +80,7 @@ func TestSpec8GoldenLastMirrorEpoch(t *testing.T) {
 		{LastMirrorEpoch{Epoch: 3, Offset: 6}, "000000000003 01 00 08 0000000000000006"},
 		{LastMirrorEpoch{Epoch: -1, Offset: 0}, "0000ffffffff 01 00 08 0000000000000000"},
 		{full, "000000000003 04 00 08 0000000000000006 01 04 04 616263 02 04 00000002 03 10 0102030405060708090a0b0c0d0e0f10"},
+		{LastMirrorEpoch{Epoch: 3, Offset: 6, Cut: true}, "000000000003 02 00 08 0000000000000006 04 01 01"},
 	} {
 		want := unhex(t, tt.golden)
 		if got := AppendLastMirrorEpoch(nil, tt.record); !bytes.Equal(got, want) {
@@ -140,6 +141,7 @@ func drawLME(t *rapid.T) LastMirrorEpoch {
 		Offset:          rapid.Int64().Draw(t, "offset"),
 		SourceClusterID: rapid.String().Draw(t, "cluster"),
 		Episode:         rapid.Int32().Draw(t, "episode"),
+		Cut:             rapid.Bool().Draw(t, "cut"),
 	}
 	copy(e.SourceTopicID[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(t, "topic id"))
 	return e

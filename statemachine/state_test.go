@@ -84,8 +84,8 @@ func TestStepNamesAndOrder(t *testing.T) {
 			t.Errorf("step %d of PREPARING is %q, want %q", i, got, want)
 		}
 	}
-	stopping := []string{"ASK_OWNER", "REMOVE_FETCHER", "QUIESCE_GROUPS", "AWAIT_REPLICATED", "RECORD_LME", "RAISE_EPOCH", "APPEND_ABORTS", "APPEND_RESET", "AWAIT_MARKERS",
-		"SETTLE_PRODUCER_IDS", "CLAMP_GROUPS", "OPEN_LOG", "DONE", "StoppingStep(13)"}
+	stopping := []string{"ASK_OWNER", "REMOVE_FETCHER", "QUIESCE_GROUPS", "AWAIT_REPLICATED", "CONSISTENT_CUT", "RECORD_LME", "RAISE_EPOCH", "APPEND_ABORTS", "APPEND_RESET", "AWAIT_MARKERS",
+		"SETTLE_PRODUCER_IDS", "CLAMP_GROUPS", "OPEN_LOG", "DONE", "StoppingStep(14)"}
 	for i, want := range stopping {
 		if got := StoppingStep(i).String(); got != want {
 			t.Errorf("step %d of STOPPING is %q, want %q", i, got, want)
@@ -94,7 +94,7 @@ func TestStepNamesAndOrder(t *testing.T) {
 	if got := StoppingStep(-1).String(); got != "StoppingStep(-1)" {
 		t.Errorf("step -1 is %q", got)
 	}
-	if PreparingDone != 10 || StoppingDone != 12 {
+	if PreparingDone != 10 || StoppingDone != 13 {
 		t.Errorf("the last steps are %d and %d", PreparingDone, StoppingDone)
 	}
 }

@@ -29,6 +29,7 @@ const (
 	RemoveFetcher
 	QuiesceGroups
 	StopAwaitReplicated // bounded; what live followers cannot confirm is cut and reported
+	StopCut             // only where it is asked for: to where no transaction is torn (package txncut)
 	RecordLME           // once per episode
 	StopRaiseEpoch      // above LME
 	AppendAborts
@@ -53,7 +54,7 @@ func (s PreparingStep) String() string {
 func (s StoppingStep) String() string {
 	return stepName("StoppingStep", int(s), []string{
 		StopAskOwner: "ASK_OWNER", RemoveFetcher: "REMOVE_FETCHER", QuiesceGroups: "QUIESCE_GROUPS", StopAwaitReplicated: "AWAIT_REPLICATED",
-		RecordLME: "RECORD_LME", StopRaiseEpoch: "RAISE_EPOCH", AppendAborts: "APPEND_ABORTS", AppendReset: "APPEND_RESET", AwaitMarkers: "AWAIT_MARKERS",
+		StopCut: "CONSISTENT_CUT", RecordLME: "RECORD_LME", StopRaiseEpoch: "RAISE_EPOCH", AppendAborts: "APPEND_ABORTS", AppendReset: "APPEND_RESET", AwaitMarkers: "AWAIT_MARKERS",
 		SettleProducerIDs: "SETTLE_PRODUCER_IDS", ClampGroups: "CLAMP_GROUPS", OpenLog: "OPEN_LOG", StoppingDone: "DONE",
 	})
 }

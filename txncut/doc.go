@@ -102,9 +102,9 @@ Once per failover, for all its partitions together, and for every other partitio
     offset at which the present episode began to mirror, if the log was open before. A partition that was stopped before takes part with End and Floor at its LMO.
  4. Find, for the report; Cut, if that is the policy. No cut: the policy to fall back to, and a report that says so. Nothing torn: go on as usual.
  5. Record the whole vector before the first log is cut. From logs of which some are cut already another vector may come out: a piece that is gone asks for nothing. A stop that is run
-    again after a crash takes the recorded one.
- 6. Cut each log at its offset (what is dropped goes to the sink, if there is one), and wait for the replicas to follow.
- 7. Only then record LME and LMO: LMO is the cut, LME the epoch of the last batch below it. Then as every stop: raise the epoch, ABORT what is open, reset, clamp groups to the LMO, open.
+    again after a crash takes the recorded one. Package mirror records it as the LMEs and LMOs of all partitions, in one atomic write: LMO is the cut, LME the epoch of the last batch below it.
+ 6. Cut each log at its offset (what is dropped goes to the sink, if there is one). Whether that was done the log says: a COMMIT lies at LMO, or does not.
+ 7. Then as every stop, but under a leader epoch above each that what was cut may have, so that replicas follow: ABORT what is open, reset, clamp groups to the LMO, open.
 
 Pure: no clock, goroutine, I/O or client. Functions may be called concurrently; a Reader may not.
 */

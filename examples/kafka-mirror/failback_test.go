@@ -68,6 +68,10 @@ func TestFailback(t *testing.T) {
 	s.run("--failback", "--topics", "orders", "--plan", failbackHash.FindStringSubmatch(out)[1], "--reason", "the primary is back")
 	s.await([]string{"--describe"}, "orders-0   MIRRORING  3, seen")
 	s.run("--history")
+	_, out = s.run("--abort-failback", "--all-topics", "--dry-run")
+	s.run("--abort-failback", "--all-topics", "--reason", "not tonight", "--plan", lastHash(out))
+	s.await([]string{"--describe"}, "orders-0   PAUSED")
+	s.run("--abort-failback", "--topics", "orders", "--dry-run")
 	text := failbackHash.ReplaceAllString(planHash.ReplaceAllString(byWhom.ReplaceAllString(s.text.String(), " by operator at host-1 "), "PLAN"), "plan HASH")
 	golden(t, "failback.txt", masked(consentTopic.ReplaceAllString(text, "consents: TOPIC-ID-")))
 	if kept, err := filepath.Glob(filepath.Join(dropped, "orders", "0", "*.log")); err != nil || len(kept) != 1 {
@@ -82,6 +86,12 @@ func TestFailback(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &document); err != nil || len(document.FailbackPlan.Topics) != 1 || document.FailbackPlan.Dropped != 0 || document.Plan != document.FailbackPlan.Hash() {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// lastHash is the hash in the last line of a dry run.
+func lastHash(out string) string {
+	words := strings.Fields(out)
+	return words[len(words)-1]
 }
 
 // TestFailbackWaitsForTheFirstReport: a mirror that was created just now is taken up by its process within seconds, and the verb does not say meanwhile that nobody runs it.

@@ -92,7 +92,8 @@ func readmeShowsARealRun(t *testing.T, kafka *kafkatest.Cluster) {
 	s.await([]string{"--describe", "--mirror", "dr"}, "mirror-1") // it was heard of
 	s.run("--start", "--mirror", "dr", "--topics", "orders")
 	s.await([]string{"--describe", "--mirror", "dr"}, "orders-0   MIRRORING  3, seen", "ago  0 ")
-	s.await([]string{"--groups", "--mirror", "dr"}, "groups: 0 followed, looked at ") // a second after the beginning: a stop before says that nobody has
+	s.await([]string{"--groups", "--mirror", "dr"}, "groups: 0 followed, looked at ")                  // a second after the beginning: a stop before says that nobody has
+	s.await([]string{"--stop", "--mirror", "dr", "--topics", "orders", "--dry-run"}, "NOT MIRRORED: ") // a plan is kept: a stop before shows none
 	s.run("--describe", "--mirror", "dr")
 	s.run("--stop", "--mirror", "dr", "--topics", "orders", "--reason", "primary is down", "--destination-cluster-id", kafka.ID(), "--yes")
 	s.await([]string{"--describe", "--mirror", "dr"}, "orders-0   STOPPED")

@@ -36,7 +36,8 @@ func TestLifeOfAMirror(t *testing.T) {
 	s.await(describe, "destination "+standbyID) // it was heard of
 	s.run("--start", "--mirror", "dr", "--topics", "orders,payments")
 	s.await(describe, "orders-0    MIRRORING  3, seen", "payments-0  MIRRORING  3, seen", "  0    -")
-	s.await([]string{"--groups", "--mirror", "dr"}, "groups: 0 followed, looked at ") // a second after the beginning: a stop before says that nobody has
+	s.await([]string{"--groups", "--mirror", "dr"}, "groups: 0 followed, looked at ")                  // a second after the beginning: a stop before says that nobody has
+	s.await([]string{"--stop", "--mirror", "dr", "--topics", "orders", "--dry-run"}, "NOT MIRRORED: ") // a plan is kept: a stop before shows none
 	s.run(describe...)
 	s.run("--pause", "--mirror", "dr", "--topics-pattern", "pay.*")
 	s.await(describe, "payments-0  PAUSED")

@@ -21,8 +21,8 @@
 // The desired state is in topics of the destination cluster (--bootstrap-server, with Kafka's client settings in --command-config), or in a folder (--store), as in
 // examples/custombroker, which has it in DIR/states.
 //
-// --wait waits until what is recorded has come about: MIRRORING after --start, --resume and --failback, STOPPED after --stop, PAUSED after --pause, not FAILED after --recover, a process
-// that runs the mirror after --create, and after --delete that its states are taken out. It shows a line for each change, on standard error if there is a document.
+// --wait waits until what is recorded has come about: MIRRORING after --start, --resume and --failback, STOPPED after --stop, PAUSED after --pause, STOPPED or PAUSED after --abort-failback, not FAILED after
+// --recover, a process that runs the mirror after --create, and after --delete that its states are taken out. It shows a line for each change, on standard error if there is a document.
 //
 // --dropped is about records that a failback, or another cut, gave up: the folder in which the node kept them. It lists and prints them, and with --replay and --yes it writes those that were committed,
 // or never in a transaction, into a topic, each with headers that say where it was.
@@ -31,11 +31,11 @@
 // clusters, with the settings of the mirror and of --command-config.
 //
 // --verify proves that both hold the same, while the mirror runs. It reads the source as a consumer does, and the copy from a broker in sync that has it, also while it is dark; --timeout is for the first
-// questions only, and at ctrl-C what was compared so far is shown. --failback --wait does it at its end.
+// questions only, and at ctrl-C what was compared so far is shown. --failback --wait does it at its end, once the copy has what the source had when MIRRORING was reached.
 //
 // # What needs consent
 //
-// --stop, --delete and --failback, a --start that takes a topic over from another mirror, and an --alter of mirror.topics.exclude open topics for clients, or take something away. They
+// --stop, --delete, --failback and --abort-failback, a --start that takes a topic over from another mirror, and an --alter of mirror.topics.exclude open topics for clients, or take something away. They
 // print the two clusters and the plan first, and need --reason and one of
 //
 //   - --plan HASH, of a dry run: the verb is refused if it would do anything else now;

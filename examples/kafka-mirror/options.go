@@ -28,6 +28,8 @@ type options struct {
 	fence, fenceConfig, torn                string
 	abortTransactions                       bool
 	bound                                   time.Duration
+	maxGiveUp                               int64
+	maxGiveUpGiven, cutReaders              bool
 }
 
 // verb is what one may ask for, with the options that belong to it beside those of all verbs.
@@ -48,13 +50,14 @@ var verbs = []verb{
 	{"alter", "mirror mirror-config unset" + intent, "set settings of a mirror (--mirror-config), unset others (--unset)"},
 	{"delete", "mirror purge abandon wait" + intent, "take a mirror away; its topics stay as they are"},
 	{"start", chosen, "mirror topics"},
-	{"stop", chosen + " partial drain torn", "make topics writable at the destination: the failover"},
+	{"stop", chosen + " partial drain torn max-give-up cut-readers", "make topics writable at the destination: the failover"},
 	{"promote", "mirror topics all-topics partial fence fence-config bound abort-transactions" + intent, "a planned move without loss: keep clients from writing at the source, copy the rest, stop, and prove it by offsets"},
 	{"abort-promotion", "mirror fence fence-config", "take a promotion back that is under way, as a crash leaves it, and lower its fence"},
 	{"pause", chosen, "stop fetching; the topics stay read-only"},
 	{"resume", chosen, "fetch again"},
 	{"recover", chosen, "try failed partitions again now"},
 	{"failback", chosen, "make this cluster the copy of the one that took over; what that one does not have is given up here, after consent"},
+	{"abort-failback", chosen, "give a failback up: before the first cut its topics are opened as they were found, behind it they stay closed, as a copy"},
 	{"preflight", "mirror mirror-config topics", "what stands in the way of a mirror, at both clusters: rights, names, shapes; changes nothing"},
 	{"verify", "mirror topics throttle", "compare source and copy, byte by byte, while the mirror runs: its logs below the ends that both have; reads both clusters and changes nothing"},
 	{"reconcile", "mirror topics", "after a failover, with the old source back: what it committed and the copy has aborted, and what only it has"},
@@ -98,7 +101,9 @@ func (o *options) flags() (*flag.FlagSet, map[string]*bool) {
 	f.BoolVar(&o.allTopics, "all-topics", false, "all topics, without those that the mirror excludes")
 	f.BoolVar(&o.partial, "partial", false, "stop a part of a topic set on purpose")
 	f.DurationVar(&o.drain, "drain", 0, "longest `TIME` that partitions whose source answers go on copying before they are stopped [0]")
-	f.StringVar(&o.torn, "torn", string(mirror.TornAbort), "`POLICY` for transactions that the stop would tear apart, committed in some partitions and aborted in others: abort or refuse [abort]")
+	f.StringVar(&o.torn, "torn", string(mirror.TornAbort), "`POLICY` for transactions that the stop would tear apart, committed in some partitions and aborted in others: abort, refuse or consistent-cut [abort]")
+	f.Int64Var(&o.maxGiveUp, "max-give-up", 0, "with --torn consistent-cut give up `N` offsets at most, of all partitions together; beyond it transactions are aborted [no limit]")
+	f.BoolVar(&o.cutReaders, "cut-readers", false, "with --torn consistent-cut give up also what readers of the copies may have seen")
 	f.StringVar(&o.fence, "fence", "acl", "`KIND` of what keeps clients from writing at the source: acl, quota or none [acl]")
 	f.StringVar(&o.fenceConfig, "fence-config", "", "properties `FILE` of whoever may raise the fence at the source, where the mirror's own user may not")
 	f.DurationVar(&o.bound, "bound", 2*time.Minute, "longest `TIME` of a promotion until the stop, and from there to its end; then it is given up [2m]")
@@ -147,6 +152,7 @@ func readOptions(args []string) (options, error) {
 	var wrong error
 	f.Visit(func(f *flag.Flag) {
 		o.timeoutGiven = o.timeoutGiven || f.Name == "timeout"
+		o.maxGiveUpGiven = o.maxGiveUpGiven || f.Name == "max-give-up"
 		if !slices.Contains(takes, f.Name) && wrong == nil {
 			its := "nothing of its own"
 			if own := takes[len(strings.Fields(forAll))+1:]; len(own) > 0 {
@@ -213,8 +219,12 @@ func (o *options) check(takes []string) error {
 		return usage("--%s needs exactly one of --topics NAMES, --topics-pattern RE and --all-topics", o.verb)
 	case !slices.Contains([]string{"acl", "quota", "none"}, o.fence):
 		return usage("--fence is %s, not %q", fences, o.fence)
-	case !slices.Contains([]string{string(mirror.TornAbort), string(mirror.TornRefuse)}, o.torn):
-		return usage("--torn is abort or refuse, not %q", o.torn)
+	case !slices.Contains([]string{string(mirror.TornAbort), string(mirror.TornRefuse), string(mirror.TornCut)}, o.torn):
+		return usage("--torn is abort, refuse or consistent-cut, not %q", o.torn)
+	case o.torn != string(mirror.TornCut) && (o.maxGiveUpGiven || o.cutReaders):
+		return usage("--max-give-up and --cut-readers are for --torn consistent-cut")
+	case o.maxGiveUpGiven && o.maxGiveUp < 1: // to the library 0 is no bound, and nobody who writes it means that
+		return usage("--max-give-up has to be 1 or more: a number of offsets. --torn abort gives up none")
 	case o.bound < 10*time.Second:
 		return usage("--bound has to be 10s or more: the source has to be quiet for 5s")
 	case o.wait && o.dryRun:
@@ -252,7 +262,7 @@ func help() string {
 		}
 	})
 	b.WriteString(`
---stop, --delete, --failback, a --start that takes a topic over from another mirror and an --alter of mirror.topics.exclude show what they would do first, and need --reason and one of
+--stop, --delete, --failback, --abort-failback, a --start that takes a topic over from another mirror and an --alter of mirror.topics.exclude show what they would do first, and need --reason and one of
 --plan HASH; --destination-cluster-id ID and --yes, or "yes" at a terminal.
 
 Exit status:

@@ -65,7 +65,7 @@ var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "-
 	"(Config.ReplicationFactor)", "in --command-config", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
 	"Resume goes", "--resume goes", "Start begins it again", "--start begins it again (what clients wrote since the stop is given up only after consent: --failback)", "Start begins", "--start begins",
 	"Stop is accepted from every state", "try again when it is (--stop, which opens the topic for clients, is possible now)",
-	"(Promote waits for their transactions), or stop with policy abort", "(--promote waits for their transactions), or stop with --torn abort", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon",
+	"(Promote waits for their transactions), or stop with policy abort", "(--promote waits for their transactions), or stop with --torn abort", "say that it may (CutReaders), or stop with policy abort", "say that it may (--cut-readers), or stop with --torn abort", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon",
 	"Mirror.PlanFailback compares it, or a start without consents, which then changes nothing", "a dry run of --failback compares it",
 	"Mirror.PlanFailback compares the logs, or a start without consents, which then changes nothing", "a dry run of --failback compares the logs")
 
@@ -129,6 +129,7 @@ type resultJSON struct {
 	Warnings         []string
 	Notes            []string
 	TornTransactions []mirror.TornTransaction `json:",omitempty"` // what a stop tears apart
+	Cut              *mirror.ConsistentCut    `json:",omitempty"` // what a stop with --torn consistent-cut gives up
 	GroupPlaces      []mirror.PlanGroupPlace  `json:",omitempty"` // where groups go on after a stop, of a dry run
 	FailbackPlan     json.RawMessage          `json:",omitempty"` // what a failback gives up
 	Waited           *waitedJSON              `json:",omitempty"` // what came of --wait
@@ -202,6 +203,9 @@ func (p *program) showPartitions(ctx context.Context, to io.Writer, r mirror.Res
 	if groups := d.GroupsOf(topics...); groups != "" {
 		say(to, "\n", groups)
 	}
+	if before := d.BeforeStop(topics...); before != "" {
+		say(to, "\n", before)
+	}
 	if !p.dryRun {
 		fmt.Fprintln(to) // what was done follows
 	}
@@ -219,7 +223,7 @@ func (p *program) showResult(r mirror.Result, err error, planned bool) error {
 	switch {
 	case p.json:
 		j := resultJSON{Verb: r.Verb, Mirror: r.Mirror, DryRun: r.DryRun, Clusters: r.Clusters, Settings: r.Settings, Topics: []topicJSON{}, Plan: r.Plan, Warnings: said(r.Warnings),
-			Notes: said(r.Notes), TornTransactions: r.TornTransactions, GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Waited: p.waited, Verification: p.verified, Error: wordsOf(whole)}
+			Notes: said(r.Notes), TornTransactions: r.TornTransactions, Cut: r.Cut, GroupPlaces: p.groupPlaces, FailbackPlan: p.planJSON(), Waited: p.waited, Verification: p.verified, Error: wordsOf(whole)}
 		for _, t := range r.Topics {
 			j.Topics = append(j.Topics, topicJSON{t.Topic, t.Changed, t.Opens, inOwnWords(t.Unfinished), wordsOf(t.Err)})
 		}

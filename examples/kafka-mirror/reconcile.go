@@ -21,16 +21,23 @@ func (p *program) reconcile(ctx context.Context, a *mirror.Admin) error {
 	defer both.close()
 	d, source, here := both.described, both.source, both.here
 	report := reconcile.Report{Mirror: p.mirror, SourceClusterID: both.sourceID, DestinationClusterID: d.Clusters.DestinationID, Taken: time.Now(), Partitions: []reconcile.PartitionReport{}}
-	wanted, failed := split(p.topics), error(nil)
-	for _, t := range d.Topics {
-		if len(wanted) > 0 && !slices.Contains(wanted, t.Topic) {
-			continue
+	if d.StatesError != "" {
+		return &passingError{fmt.Errorf("where the mirror ended is not known, so nothing can be listed: the state store does not answer: %s", d.StatesError)}
+	}
+	topics, err := p.chosen(&d)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, t := range topics {
+		if len(t.Partitions) == 0 {
+			fmt.Fprintf(p.complaints, "%s: nothing is listed: no process has reported its partitions\n", mirror.OneLine(t.Topic))
 		}
 		for _, q := range t.Partitions {
 			tp := mirror.TopicPartition{Topic: t.Topic, Partition: q.Partition}
 			lmo, known := q.LMO.Value()
 			if !known {
-				fmt.Fprintf(p.complaints, "%s-%d: nothing is listed: no last mirror offset is recorded, so it was never stopped\n", mirror.OneLine(tp.Topic), tp.Partition)
+				fmt.Fprintf(p.complaints, "%s-%d: nothing is listed: no last mirror offset is recorded, so no mirror into it has been stopped\n", mirror.OneLine(tp.Topic), tp.Partition)
 				continue
 			}
 			at := reconcile.Position{LME: mirror.Unknown, LMO: lmo}
@@ -45,6 +52,9 @@ func (p *program) reconcile(ctx context.Context, a *mirror.Admin) error {
 			}
 		}
 	}
+	if len(report.Partitions) == 0 {
+		return refusal("nothing is listed of any partition: that says nothing about what the source has")
+	}
 	if p.json {
 		err = p.asJSON(report)
 	} else {
@@ -54,6 +64,22 @@ func (p *program) reconcile(ctx context.Context, a *mirror.Admin) error {
 		err = &endedError{status: exitStatus(failed)}
 	}
 	return err
+}
+
+// chosen are the topics that are asked for, or all of the mirror.
+func (p *program) chosen(d *mirror.Description) (topics []mirror.DescribedTopic, err error) {
+	wanted := split(p.topics)
+	for _, t := range d.Topics {
+		if len(wanted) == 0 || slices.Contains(wanted, t.Topic) {
+			topics = append(topics, t)
+		}
+	}
+	for _, name := range wanted {
+		if !slices.ContainsFunc(topics, func(t mirror.DescribedTopic) bool { return t.Topic == name }) {
+			return nil, usage("--topics %s: no topic of mirror %s; --describe shows them", name, p.mirror)
+		}
+	}
+	return topics, nil
 }
 
 // bothClusters are the clusters of a mirror, for a verb that reads logs of both.

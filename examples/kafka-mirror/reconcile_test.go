@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
-	"github.com/clustermirror/clustermirror/mirror/reconcile"
+	"github.com/clustermirror/clustermirror/mirror"
+	"github.com/clustermirror/clustermirror/statemachine"
 )
 
 // TestReconcileOfAMirrorThatWasNeverStopped: nothing is listed and the reason is said; another cluster at the source's address, and a source that is away, are refused.
@@ -19,10 +19,12 @@ func TestReconcileOfAMirrorThatWasNeverStopped(t *testing.T) {
 	if status, _, complaints := run("--start", "--topics", "orders"); status != 0 {
 		t.Fatal(complaints)
 	}
-	status, out, complaints := run("--reconcile", "--json")
-	var r reconcile.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil || status != 0 || r.Mirror != "dr" || r.SourceClusterID != sourceID || len(r.Partitions) != 0 {
-		t.Errorf("exit status %d, %v\n%s%s", status, err, out, complaints)
+	if status, out, complaints := run("--reconcile", "--json"); status != 1 || out != "" || !strings.Contains(complaints, "orders-0: nothing is listed: no last mirror offset is recorded") ||
+		!strings.Contains(complaints, "nothing is listed of any partition") {
+		t.Errorf("exit status %d\n%s%s", status, out, complaints)
+	}
+	if status, out, complaints := run("--reconcile", "--topics", "ordrs"); status != 2 || out != "" || !strings.Contains(complaints, "--topics ordrs: no topic of mirror dr") {
+		t.Errorf("exit status %d\n%s%s", status, out, complaints)
 	}
 	if status, out, complaints := command(t, "--store", t.TempDir(), "--mirror", "dr", "--reconcile"); status != 2 {
 		t.Errorf("exit status %d\n%s%s", status, out, complaints)
@@ -30,5 +32,16 @@ func TestReconcileOfAMirrorThatWasNeverStopped(t *testing.T) {
 	source.Close()
 	if status, out, complaints := run("--reconcile", "--timeout", "2s"); status != 3 || !strings.Contains(complaints, "the old source, which has to be back for this") || out != "" {
 		t.Errorf("exit status %d\n%s%s", status, out, complaints)
+	}
+}
+
+// TestWithoutStatesNobodySaysThatNoneIsRecorded: a last mirror offset that is not there because nobody read it is told from one that is not recorded.
+func TestWithoutStatesNobodySaysThatNoneIsRecorded(t *testing.T) {
+	stopped := mirror.DescribedPartition{State: statemachine.Stopped.String()}
+	if _, why := upTo(&mirror.Description{}, stopped); !strings.Contains(why, "no last mirror offset is recorded") {
+		t.Error(why)
+	}
+	if _, why := upTo(&mirror.Description{StatesError: "no answer"}, stopped); strings.Contains(why, "recorded") || !strings.Contains(why, "no answer") {
+		t.Error(why)
 	}
 }

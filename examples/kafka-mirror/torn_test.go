@@ -77,6 +77,38 @@ func TestStopSaysWhatItTearsApart(t *testing.T) {
 		}
 	}
 	refused("torn", "1 possibly torn: producer 7 epoch 1, possibly torn: committed in payments-0 at 6; aborted in orders-0 at 1")
+
+	cut := &mirror.ConsistentCut{GivenUp: 3, Readable: true, Copies: []mirror.CutCopy{{Topic: "payments", Offset: 6, End: 9, Stable: 8, Records: 2, Bytes: 200}}}
+	node.Torn.Cut = cut
+	report()
+	for _, c := range []struct {
+		more   []string
+		status int
+		words  []string
+	}{
+		{[]string{"--cut-readers"}, 0, []string{"note: CONSISTENT CUT, as reported for all topics of the mirror together: gives up 3 offsets in 1 partition, which readers may have seen",
+			"note: payments-0: consistent cut at 6: gives up [6,9), 2 records, 200 bytes; readers may have seen [6,9), those of committed records [6,8)"}},
+		{[]string{"--cut-readers", "--max-give-up", "2"}, 0, []string{"it would give up 3 offsets, and at most 2 may be"}},
+		{nil, 1, []string{"Nothing has changed", "say that it may (--cut-readers), or stop with --torn abort", "payments-0: consistent cut at 6"}},
+		{[]string{"--max-give-up", "2"}, 0, []string{"none, the copies are stopped as they are: it would give up 3 offsets, and at most 2 may be"}},
+		{[]string{"--max-give-up", "-1"}, 2, []string{"--max-give-up has to be 1 or more"}},
+		{[]string{"--max-give-up", "0"}, 2, []string{"--max-give-up has to be 1 or more"}},
+	} {
+		status, out, complaints := run(append([]string{"--dry-run", "--torn", "consistent-cut"}, c.more...)...)
+		for _, word := range c.words {
+			if status != c.status || !strings.Contains(out+complaints, word) {
+				t.Errorf("%s: exit status %d, %q is missing in\n%s%s", c.more, status, word, out, complaints)
+			}
+		}
+	}
+	status, out, complaints = run("--dry-run", "--json", "--torn", "consistent-cut", "--cut-readers")
+	var withCut struct{ Cut *mirror.ConsistentCut }
+	if err := json.Unmarshal([]byte(out), &withCut); status != 0 || err != nil || !reflect.DeepEqual(withCut.Cut, cut) {
+		t.Errorf("exit status %d, %v: %+v\n%s", status, err, withCut.Cut, complaints)
+	}
+	if status, _, complaints := run("--dry-run", "--max-give-up", "2"); status != 2 || !strings.Contains(complaints, "are for --torn consistent-cut") {
+		t.Errorf("exit status %d\n%s", status, complaints)
+	}
 	node.Torn = nil
 	report()
 	refused("not looked", "it is not known whether transactions would be torn apart: orders-0 has open transactions, and its process has not looked")
@@ -85,7 +117,7 @@ func TestStopSaysWhatItTearsApart(t *testing.T) {
 	if status, _, complaints := run("--dry-run", "--torn", "refuse"); status != 0 {
 		t.Errorf("with no transaction open: exit status %d\n%s", status, complaints)
 	}
-	if status, _, complaints := run("--dry-run", "--torn", "cut"); status != 2 || !strings.Contains(complaints, "--torn is abort or refuse") {
+	if status, _, complaints := run("--dry-run", "--torn", "cut"); status != 2 || !strings.Contains(complaints, "--torn is abort, refuse or consistent-cut") {
 		t.Errorf("exit status %d\n%s", status, complaints)
 	}
 }

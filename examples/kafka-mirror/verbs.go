@@ -129,7 +129,7 @@ func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
 	case "stop":
 		p.about = a.Describe
 		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
-			return a.Stop(ctx, topics, mirror.StopOptions{Patterns: patterns, AllTopics: all, Partial: p.partial, Drain: p.drain, Torn: mirror.TornPolicy(p.torn), DryRun: dryRun, Intent: intent})
+			return a.Stop(ctx, topics, mirror.StopOptions{Patterns: patterns, AllTopics: all, Partial: p.partial, Drain: p.drain, Torn: mirror.TornPolicy(p.torn), MaxGiveUp: p.maxGiveUp, CutReaders: p.cutReaders, DryRun: dryRun, Intent: intent})
 		}, true)
 	}
 	if p.pattern != "" { // the others have no patterns in the library: they are about topics that are in the mirror now
@@ -138,6 +138,11 @@ func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
 			return err
 		}
 		topics = split(found)
+	}
+	if p.verb == "abort-failback" {
+		return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
+			return a.AbortFailback(ctx, topics, mirror.AbortFailbackOptions{AllTopics: all, DryRun: dryRun, Intent: intent})
+		}, true)
 	}
 	return p.record(ctx, func(ctx context.Context, dryRun bool, intent mirror.Intent) (mirror.Result, error) {
 		switch p.verb {
@@ -258,11 +263,13 @@ func (p *program) showAndWait(ctx context.Context, r mirror.Result, err error, p
 	if !p.json {
 		refused = p.showResult(r, err, planned)
 	}
-	late = p.await(ctx, a, r)
+	waits, stop := context.WithTimeout(ctx, p.waits)
+	defer stop()
+	late = p.await(ctx, waits, a, r)
 	if p.verb == "failback" {
 		v := mirror.Verification{Mirror: p.mirror, NotDone: "not everything is in step yet; --verify compares it when it is"}
 		if late == nil {
-			v = p.verifyFailback(ctx, a)
+			v, late = p.verifyFailback(ctx, waits, a)
 		}
 		if p.verified = &v; v.Verdict().Wrong() {
 			late = unverified(v)

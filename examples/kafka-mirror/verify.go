@@ -44,40 +44,64 @@ func unverified(v mirror.Verification) error {
 
 // verification compares the topics that are asked for, or all of the mirror.
 func (p *program) verification(ctx context.Context, a *mirror.Admin) (mirror.Verification, error) {
-	v := mirror.Verification{Mirror: p.mirror, Began: time.Now(), Ranges: []mirror.Verified{}}
+	c, err := p.comparison(ctx, a)
+	if err != nil {
+		return mirror.Verification{}, err
+	}
+	defer c.close()
+	return p.compared(ctx, c), nil
+}
+
+// comparison is what is to be compared, once.
+type comparison struct {
+	*bothClusters
+	pairs    []verify.Pair
+	mirrored []verify.Pair     // those of pairs that are MIRRORING: their copies come to the source's end by themselves
+	not      []mirror.Verified // what cannot be compared
+}
+
+// compared does it.
+func (p *program) compared(ctx context.Context, c *comparison) mirror.Verification {
+	v := mirror.Verification{Mirror: p.mirror, Began: time.Now()}
+	v.Ranges = append(verify.Pairs(ctx, c.pairs, verify.Options{BytesPerSecond: p.throttle}), c.not...)
+	v.Took = time.Since(v.Began)
+	return v
+}
+
+// comparison connects to both clusters, and finds what of the topics that are asked for, or of all, can be compared.
+func (p *program) comparison(ctx context.Context, a *mirror.Admin) (_ *comparison, err error) {
 	both, err := p.openBoth(ctx, a, "the source, which has to answer for this")
 	if err != nil {
-		return v, err
+		return nil, err
 	}
-	defer both.close()
-	wanted := split(p.topics)
-	var topics []mirror.DescribedTopic
+	defer func() {
+		if err != nil {
+			both.close()
+		}
+	}()
+	topics, err := p.chosen(&both.described)
+	if err != nil {
+		return nil, err
+	}
 	var names []string
-	for _, t := range both.described.Topics {
-		if len(wanted) == 0 || slices.Contains(wanted, t.Topic) {
-			topics, names = append(topics, t), append(names, t.Topic)
-		}
-	}
-	for _, name := range wanted {
-		if !slices.Contains(names, name) {
-			return v, usage("--topics %s: no topic of mirror %s; --describe shows them", name, p.mirror)
-		}
+	for _, t := range topics {
+		names = append(names, t.Topic)
 	}
 	bounded, stop := context.WithTimeout(ctx, p.timeout)
 	defer stop()
 	compacted, unread := mirror.CompactedTopics(bounded, names, policiesOf(both.source), policiesOf(both.here))
 	copies, err := p.copies(bounded, names)
 	if err != nil {
-		return v, err
+		return nil, err
 	}
-	var pairs []verify.Pair
+	c := &comparison{bothClusters: both}
 	for _, t := range topics {
 		if len(t.Partitions) == 0 {
-			v.Ranges = append(v.Ranges, mirror.NotCompared(mirror.TopicPartition{Topic: t.Topic}, "no process has reported it"))
+			c.not = append(c.not, mirror.NotCompared(mirror.TopicPartition{Topic: t.Topic}, "no process has reported it"))
 		}
 		for _, q := range t.Partitions {
 			tp := mirror.TopicPartition{Topic: t.Topic, Partition: q.Partition}
-			to, why := upTo(q)
+			to, why := upTo(&both.described, q)
 			if err := unread[t.Topic]; why == "" && err != nil {
 				why = err.Error()
 			}
@@ -86,25 +110,29 @@ func (p *program) verification(ctx context.Context, a *mirror.Admin) (mirror.Ver
 				why = "the cluster at --bootstrap-server does not have it"
 			}
 			if why != "" {
-				v.Ranges = append(v.Ranges, mirror.NotCompared(tp, why))
+				c.not = append(c.not, mirror.NotCompared(tp, why))
 				continue
 			}
-			pairs = append(pairs, verify.Pair{A: verify.SourceSide(both.source, tp, verify.SourceOptions{}), B: here, To: to, Compacted: compacted[t.Topic]})
+			pair := verify.Pair{A: verify.SourceSide(both.source, tp, verify.SourceOptions{}), B: here, To: to, Compacted: compacted[t.Topic]}
+			if c.pairs = append(c.pairs, pair); q.State == statemachine.Mirroring.String() {
+				c.mirrored = append(c.mirrored, pair)
+			}
 		}
 	}
-	v.Ranges = append(verify.Pairs(ctx, pairs, verify.Options{BytesPerSecond: p.throttle}), v.Ranges...)
-	v.Took = time.Since(v.Began)
-	return v, nil
+	return c, nil
 }
 
 // upTo says up to where the copy has to be the source's, or why that is not known. mirror.Unknown: as far as both go.
-func upTo(q mirror.DescribedPartition) (to int64, why string) {
+func upTo(d *mirror.Description, q mirror.DescribedPartition) (to int64, why string) {
 	switch q.State {
 	case statemachine.Mirroring.String(), statemachine.EpochFencing.String(), statemachine.Pausing.String(), statemachine.Paused.String():
 		return mirror.Unknown, ""
 	case statemachine.Stopped.String():
 		if lmo, known := q.LMO.Value(); known {
 			return lmo, ""
+		}
+		if d.StatesError != "" {
+			return 0, "it is STOPPED, and up to where it is a copy is not known, because the state store does not answer: " + d.StatesError
 		}
 		return 0, "it is STOPPED, and no last mirror offset is recorded: up to where it is a copy is not known"
 	}
@@ -225,19 +253,24 @@ func (s *brokerSide) Read(ctx context.Context, from int64, most int) ([]byte, er
 	return nil, fmt.Errorf("no broker shows %s at %d: %w", s.target, from, errors.Join(failed...))
 }
 
-// verifyFailback is the last step of a failback that was waited for. Whatever it finds, the failback is done.
-func (p *program) verifyFailback(ctx context.Context, a *mirror.Admin) mirror.Verification {
+// verifyFailback is the last step of a failback that was waited for: once the copy has what the source had when it was in step with it, or waits ends, which is late, both are compared. Whatever that finds,
+// the failback is done.
+func (p *program) verifyFailback(ctx, waits context.Context, a *mirror.Admin) (v mirror.Verification, late error) {
 	if p.place.topics == nil {
-		return mirror.Verification{Mirror: p.mirror, NotDone: "with the desired state in a folder the copy is not reached from here; use --verify with --bootstrap-server"}
+		return mirror.Verification{Mirror: p.mirror, NotDone: "with the desired state in a folder the copy is not reached from here; use --verify with --bootstrap-server"}, nil
 	}
 	bounded, stop := context.WithTimeout(ctx, failbackVerifies)
 	defer stop()
-	v, err := p.verification(bounded, a)
+	c, err := p.comparison(bounded, a)
 	if err != nil {
-		return mirror.Verification{Mirror: p.mirror, NotDone: strings.TrimSpace(oneLine(err))}
+		return mirror.Verification{Mirror: p.mirror, NotDone: strings.TrimSpace(oneLine(err))}, nil
 	}
-	return v
+	defer c.close()
+	late = p.catchUp(ctx, waits, c.mirrored)
+	bounded, stop = context.WithTimeout(ctx, failbackVerifies)
+	defer stop()
+	return p.compared(bounded, c), late
 }
 
-// failbackVerifies is how long a failback compares both clusters at its end, at most.
+// failbackVerifies is how long a failback compares both clusters at its end, at most, and how long it takes at most to find what there is to compare.
 const failbackVerifies = time.Minute

@@ -42,6 +42,11 @@ type waitedJSON struct {
 	Stuck   bool    // it does not come by itself
 	Seconds float64 // how long it took
 	Missing []missingJSON
+	began   time.Time
+}
+
+func (w *waitedJSON) ends(reached bool) {
+	w.Reached, w.Seconds = reached, time.Since(w.began).Round(time.Millisecond).Seconds()
 }
 
 type missingJSON struct {
@@ -54,20 +59,21 @@ type missingJSON struct {
 // until is what a verb waits for, of every partition of its topics.
 var until = map[string]mirror.Reached{
 	"start": mirror.ReachedMirroring, "resume": mirror.ReachedMirroring, "failback": mirror.ReachedMirroring, "stop": mirror.ReachedStopped, "pause": mirror.ReachedPaused, "recover": mirror.ReachedNotFailed,
+	"abort-failback": mirror.ReachedPaused, // or STOPPED, where nothing was cut
 }
 
-// await waits until what was recorded has come about. Errors: an endedError.
-func (p *program) await(ctx context.Context, a *mirror.Admin, r mirror.Result) error {
-	var topics []string
+// await waits until what was recorded has come about, or bounded ends, which ctx is without the bound of the wait. Errors: an endedError.
+func (p *program) await(ctx, bounded context.Context, a *mirror.Admin, r mirror.Result) error {
+	var topics, opens []string
 	for _, t := range r.Topics {
 		if t.Err == nil && !slices.Contains(topics, t.Topic) {
 			topics = append(topics, t.Topic)
+			if t.Opens {
+				opens = append(opens, t.Topic)
+			}
 		}
 	}
-	bounded, stop := context.WithTimeout(ctx, p.waits)
-	defer stop()
-	began := time.Now()
-	p.waited = &waitedJSON{Missing: []missingJSON{}}
+	p.waited = &waitedJSON{Missing: []missingJSON{}, began: time.Now()}
 	var err error
 	switch {
 	case p.verb == "create":
@@ -78,12 +84,17 @@ func (p *program) await(ctx context.Context, a *mirror.Admin, r mirror.Result) e
 		err = p.untilGone(bounded, a)
 	case len(topics) == 0:
 		p.waited.For = until[p.verb].String()
+	case len(opens) > 0 && len(opens) < len(topics) && p.verb == "abort-failback": // two failbacks, one of which had not cut anything
+		closed := slices.DeleteFunc(topics, func(topic string) bool { return slices.Contains(opens, topic) })
+		if err = p.awaitTopics(bounded, a, opens, mirror.ReachedStopped); err == nil {
+			err = p.awaitTopics(bounded, a, closed, mirror.ReachedPaused)
+		}
+	case len(opens) > 0 && p.verb == "abort-failback":
+		err = p.awaitTopics(bounded, a, topics, mirror.ReachedStopped)
 	default:
-		p.waited.For = until[p.verb].String()
-		shown := progress{to: p.progressTo(), began: began, topics: topics, last: map[string]string{}}
-		_, err = a.Await(bounded, mirror.AwaitOptions{Topics: topics, Until: until[p.verb]}, shown.show)
+		err = p.awaitTopics(bounded, a, topics, until[p.verb])
 	}
-	p.waited.Reached, p.waited.Seconds = err == nil, time.Since(began).Round(time.Millisecond).Seconds()
+	p.waited.ends(err == nil)
 	if err == nil {
 		return nil
 	}
@@ -101,18 +112,25 @@ func (p *program) await(ctx context.Context, a *mirror.Admin, r mirror.Result) e
 			return &endedError{1, fmt.Errorf("%w. What is recorded stays", err)}
 		}
 	}
-	switch {
-	case ctx.Err() != nil:
-		return &endedError{4, fmt.Errorf("%w. What is recorded stays; --describe shows how it goes on", err)}
-	case errors.Is(err, context.DeadlineExceeded):
-		return &endedError{4, notInTime(err, p.waits)}
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+		return p.notInTime(ctx, err, "--describe shows how it goes on")
 	}
 	return err
 }
 
-// notInTime says how long was waited, in place of the words of the library for it.
-func notInTime(err error, bound time.Duration) error {
-	return fmt.Errorf("%s: not in the %s of --timeout. What is recorded stays; --describe shows how it goes on", strings.TrimSuffix(err.Error(), ": "+context.DeadlineExceeded.Error()), bound)
+func (p *program) awaitTopics(ctx context.Context, a *mirror.Admin, topics []string, reached mirror.Reached) error {
+	p.waited.For = reached.String()
+	shown := progress{to: p.progressTo(), began: p.waited.began, topics: topics, last: map[string]string{}}
+	_, err := a.Await(ctx, mirror.AwaitOptions{Topics: topics, Until: reached}, shown.show)
+	return err
+}
+
+// notInTime is what was waited for in vain, whose error ends with that of the context, and what to do next. It says how long was waited, unless ctx ended the wait.
+func (p *program) notInTime(ctx context.Context, err error, next string) error {
+	if ctx.Err() == nil {
+		err = fmt.Errorf("%s: not in the %s of --timeout", strings.TrimSuffix(err.Error(), ": "+context.DeadlineExceeded.Error()), p.waits)
+	}
+	return &endedError{4, fmt.Errorf("%w. What is recorded stays; %s", err, next)}
 }
 
 func (p *program) progressTo() io.Writer {

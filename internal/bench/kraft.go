@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,14 +31,15 @@ import (
 //	go run ./internal/bench -kraft memory           # a stock follower copies from this process's memory; beside it a stock follower copies from a stock leader
 //	go run ./internal/bench -kraft relay            # a stock follower copies what is mirrored from another cluster; beside it the same stock replication
 //	go run ./internal/bench -kraft mm2              # the mirror beside MirrorMaker 2
+//	go run ./internal/bench -kraft failover         # a failover of many partitions, beside the least that the cluster needs for one: see kraft_failover.go
 //
 // One follower copies four partitions of batches of 16 KB. Each run's time is from the first byte in the destination's log to the last one, whoever put them there, so what comes
 // before (a reassignment, a join, the start of a Java process) counts for nobody.
 var (
-	kraftMode    = flag.String("kraft", "", "measure a joined cluster instead: memory, relay, mm2 or all")
+	kraftMode    = flag.String("kraft", "", "measure a joined cluster instead: memory, relay, mm2, all of these, or failover")
 	kraftMB      = flag.Int("kraft-mb", 1000, "megabytes per run with -kraft")
-	kraftCheck   = flag.Bool("check", false, "with -kraft: end with an error when a goal is missed")
-	kraftProfile = flag.String("kraft-profile", "", "write a CPU profile of this process in its own runs with -kraft memory or relay")
+	kraftParts   = flag.Int("kraft-partitions", 1000, "partitions with -kraft failover")
+	kraftProfile = flag.String("kraft-profile", "", "write a CPU profile of this process in its own runs with -kraft memory, relay or failover")
 )
 
 const (
@@ -52,6 +51,8 @@ const (
 	kraftRecords    = 16  // of one batch
 	kraftCPU        = 1.0 // goal: CPU seconds of this process per GB, at most
 )
+
+var kraftMirrorMaker = mirrorMakerSettings("none", 512<<10, 20*time.Millisecond)
 
 type kraftBench struct {
 	t        *program
@@ -66,26 +67,26 @@ type kraftBench struct {
 }
 
 // measureKraft does what -kraft says.
-func measureKraft(ctx context.Context, t *program, pairs int) {
+func measureKraft(ctx context.Context, t *program, pairs int, check bool) {
+	if *kraftMode == "failover" {
+		measureFailover(ctx, t, pairs, *kraftParts)
+		return
+	}
 	b := &kraftBench{t: t, ctx: ctx, pairs: pairs, one: kraftBatch()}
 	b.batches = *kraftMB * 1e6 / kraftPartitions / len(b.one)
 	b.total = int64(b.batches) * kraftPartitions * int64(len(b.one))
 	all := *kraftMode == "all"
 	memory, relay, mm2 := all || *kraftMode == "memory", all || *kraftMode == "relay", all || *kraftMode == "mm2"
 	if !memory && !relay && !mm2 {
-		t.Fatalf("-kraft %s: it is memory, relay, mm2 or all", *kraftMode)
+		t.Fatalf("-kraft %s: it is memory, relay, mm2, all or failover", *kraftMode)
 	}
 	b.dst = kafkatest.Start(t, kafkatest.Options{Brokers: 2, HeapMB: 1024, Config: map[string]string{"log.segment.delete.delay.ms": "1000"}})
 	if relay || mm2 {
 		b.src = kafkatest.Start(t, kafkatest.Options{HeapMB: 1024})
 	}
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		t.Fatalf("load: %v", err)
-	}
 	fmt.Printf("machine: %d cores, %s %s/%s, load %s; Apache Kafka %s, all brokers on loopback; %d MB a run, %d partitions, batches of %d bytes with %d records, one follower; %d interleaved pairs a row\n",
-		runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Fields(string(load))[0], b.dst.Version(), b.total/1e6, kraftPartitions, len(b.one), kraftRecords, pairs)
-	fmt.Printf("command: %s\n\n", strings.Join(os.Args, " "))
+		runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, load(), b.dst.Version(), b.total/1e6, kraftPartitions, len(b.one), kraftRecords, pairs)
+	fmt.Printf("command: %s\n\n", commandLine(os.Args[1:]))
 	fmt.Println("| path | MB/s | beside it | MB/s | rate ratio (min … max) | goal | this process CPU s/GB (min … max), goal ≤ 1 | follower CPU s/GB | beside: sender CPU s/GB | beside: receiver CPU s/GB |")
 	fmt.Println("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	if memory || relay {
@@ -105,11 +106,11 @@ func measureKraft(ctx context.Context, t *program, pairs int) {
 	}
 	if mm2 {
 		b.row("mirror of a source cluster", "MirrorMaker 2", 4, b.relay, b.mirrorMaker)
-		fmt.Printf("\nMirrorMaker 2: one process, %s\n", strings.Join(mirrorMakerSettings, ", "))
+		fmt.Printf("\nMirrorMaker 2: one process, %s\n", strings.Join(kraftMirrorMaker, ", "))
 	}
 	if len(b.missed) > 0 {
 		fmt.Printf("\nmissed: %s\n", strings.Join(b.missed, "; "))
-		if *kraftCheck {
+		if check {
 			t.Fatalf("%d goals were missed", len(b.missed))
 		}
 	}
@@ -243,24 +244,11 @@ func (b *kraftBench) remove(topic string) {
 }
 
 func (b *kraftBench) awaitGone(broker int32, topic string) {
-	b.poll("topic "+topic+" to go", 20*time.Millisecond, func() bool {
-		left, err := filepath.Glob(filepath.Join(b.dst.DataDir(broker), topic+"-*"))
-		if err != nil {
-			b.t.Fatalf("%v", err)
-		}
-		return len(left) == 0
-	})
+	awaitGone(b.ctx, b.t, topic, b.dst.DataDir(broker))
 }
 
-// poll waits, two minutes at most.
 func (b *kraftBench) poll(what string, every time.Duration, is func() bool) {
-	deadline := time.Now().Add(2 * time.Minute)
-	for !is() {
-		if b.ctx.Err() != nil || time.Now().After(deadline) {
-			b.t.Fatalf("waited too long for %s: %v", what, b.ctx.Err())
-		}
-		time.Sleep(every)
-	}
+	poll(b.ctx, b.t, what, every, is)
 }
 
 // copied measures a run that start begins: it ends when the follower's files hold everything. sender is the pid of the process that sends, 0 if it is this one.
@@ -268,7 +256,7 @@ func (b *kraftBench) copied(topic string, sender int, start func() error) kraftR
 	// What earlier runs left is collected, but not given back: a process that has run for a while does not fault its pages in again.
 	runtime.GC()
 	follower := b.pid(b.dst, kraftFollower)
-	self, received, sent := cpuTime(), b.processTime(follower), b.processTime(sender)
+	self, received, sent := b.cpuTime(), b.processTime(follower), b.processTime(sender)
 	started := make(chan error, 1)
 	go func() { started <- start() }()
 	var files []string
@@ -298,49 +286,34 @@ func (b *kraftBench) copied(topic string, sender int, start func() error) kraftR
 	})
 	began := time.Now()
 	b.poll("the last byte of "+topic, 2*time.Millisecond, func() bool { return size() >= b.total })
-	r := kraftRun{bytes: b.total - first, wall: time.Since(began), self: cpuTime() - self, followers: b.processTime(follower) - received, sender: b.processTime(sender) - sent}
+	r := kraftRun{bytes: b.total - first, wall: time.Since(began), self: b.cpuTime() - self, followers: b.processTime(follower) - received, sender: b.processTime(sender) - sent}
 	if err := <-started; err != nil {
 		b.t.Fatalf("%v", err)
 	}
 	return r
 }
 
-// pid finds a broker's process: its command line names its folder.
-func (b *kraftBench) pid(c *kafkatest.Cluster, broker int32) int {
-	config := filepath.Join(filepath.Dir(c.DataDir(broker)), "server.properties")
-	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		b.t.Fatalf("%v", err)
-	}
-	for _, f := range lines {
-		if line, err := os.ReadFile(f); err == nil && bytes.Contains(line, []byte("kafka.Kafka\x00"+config)) {
-			n, _ := strconv.Atoi(strings.Split(f, "/")[2])
-			return n
-		}
-	}
-	b.t.Fatalf("no process of broker %d", broker)
-	return 0
-}
+func (b *kraftBench) pid(c *kafkatest.Cluster, broker int32) int { return brokerPID(b.t, c, broker) }
 
-// processTime is the CPU time of a process so far, user and system, in ticks of 10 ms (proc(5)); 0 for the pid 0.
+// processTime is 0 for the pid 0.
 func (b *kraftBench) processTime(pid int) time.Duration {
 	if pid == 0 {
 		return 0
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	used, err := processTime(pid)
 	if err != nil {
 		b.t.Fatalf("%v", err)
 	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third one on
-	ticks := int64(0)
-	for _, i := range []int{11, 12} {
-		n, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			b.t.Fatalf("/proc/%d/stat: %v", pid, err)
-		}
-		ticks += n
+	return used
+}
+
+// cpuTime is what this process has used.
+func (b *kraftBench) cpuTime() time.Duration {
+	used, err := cpuTime()
+	if err != nil {
+		b.t.Fatalf("%v", err)
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return used
 }
 
 const (
@@ -445,8 +418,9 @@ func (b *kraftBench) fromMemory() kraftRun {
 			chunks[p] = append(chunks[p], chunk)
 		}
 	}
-	r := b.profiled("memory", func() kraftRun {
-		return b.copied(topic, 0, func() error {
+	var r kraftRun
+	b.profiled("memory", func() {
+		r = b.copied(topic, 0, func() error {
 			return eachPartition(func(p int32) error {
 				for _, c := range chunks[p] {
 					if err := logs[p].Append(b.ctx, logs[p].LeaderEpoch(), c); err != nil {
@@ -478,8 +452,9 @@ func (b *kraftBench) relay() kraftRun {
 	if err != nil {
 		b.t.Fatalf("mirror: %v", err)
 	}
-	r := b.profiled("relay", func() kraftRun {
-		return b.copied(kraftRelay, 0, func() error {
+	var r kraftRun
+	b.profiled("relay", func() {
+		r = b.copied(kraftRelay, 0, func() error {
 			_, err := m.Admin().Start(b.ctx, []string{kraftRelay}, mirror.StartOptions{})
 			return err
 		})
@@ -492,9 +467,10 @@ func (b *kraftBench) relay() kraftRun {
 }
 
 // profiled writes a profile of the last run of a path where one is wanted.
-func (b *kraftBench) profiled(path string, f func() kraftRun) kraftRun {
+func (b *kraftBench) profiled(path string, f func()) {
 	if *kraftProfile == "" {
-		return f()
+		f()
+		return
 	}
 	out, err := os.Create(*kraftProfile + "." + path)
 	if err != nil {
@@ -505,5 +481,5 @@ func (b *kraftBench) profiled(path string, f func() kraftRun) kraftRun {
 		b.t.Fatalf("%v", err)
 	}
 	defer pprof.StopCPUProfile()
-	return f()
+	f()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -112,18 +110,44 @@ func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 // resident is the process's resident set, in bytes.
 func resident(t *program) int64 {
-	status, err := os.ReadFile("/proc/self/status")
+	n, err := processMemory("self", "VmRSS")
 	if err != nil {
 		t.Fatalf("memory: %v", err)
 	}
-	_, rest, _ := bytes.Cut(status, []byte("VmRSS:"))
-	fields := bytes.Fields(rest)
-	if len(fields) == 0 {
-		t.Fatalf("memory: no VmRSS in /proc/self/status")
+	return n
+}
+
+func endsOf(ctx context.Context, t *program, src *kafkasource.Source, topic string) map[mirror.TopicPartition]int64 {
+	topics, err := src.Topics(ctx, topic)
+	if err != nil || len(topics) != 1 {
+		t.Fatalf("topic %s: %v", topic, err)
 	}
-	kib, err := strconv.ParseInt(string(fields[0]), 10, 64)
+	var tps []mirror.TopicPartition
+	for p := range topics[0].Partitions {
+		tps = append(tps, mirror.TopicPartition{Topic: topic, Partition: p})
+	}
+	offsets, err := src.Offsets(ctx, tps)
 	if err != nil {
-		t.Fatalf("memory: %v", err)
+		t.Fatalf("offsets of %s: %v", topic, err)
 	}
-	return kib << 10
+	ends := map[mirror.TopicPartition]int64{}
+	for tp, o := range offsets {
+		if o.Err != nil {
+			t.Fatalf("offsets of %s: %v", topic, o.Err)
+		}
+		ends[tp] = o.HighWatermark
+	}
+	return ends
+}
+
+func reached(m *mirror.Mirror, ends map[mirror.TopicPartition]int64) bool {
+	n := 0
+	for _, topic := range m.Status().Topics {
+		for _, p := range topic.Partitions {
+			if p.End >= ends[mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}] {
+				n++
+			}
+		}
+	}
+	return n == len(ends)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -8,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 )
 
@@ -43,4 +45,17 @@ func produceRaw(t *program, c *kafkatest.Cluster, topic string, partitions int32
 		}
 	}
 	return sent
+}
+
+// setCodec and setTimestamps change a batch whose fields they are, at the places that the format gives them (v2: attributes at 21, base and max timestamp at 27), and seal it.
+func setCodec(b []byte, codec int8) {
+	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12)) // the length: of what comes after it
+	binary.BigEndian.PutUint16(b[21:], binary.BigEndian.Uint16(b[21:])&^7|uint16(codec))
+	batch.Seal(b)
+}
+
+func setTimestamps(b []byte, at int64) {
+	binary.BigEndian.PutUint64(b[27:], uint64(at))
+	binary.BigEndian.PutUint64(b[35:], uint64(at))
+	batch.Seal(b)
 }

@@ -32,6 +32,16 @@ const dynamicTopicConfig = kmsg.ConfigSourceDynamicTopicConfig
 // TopicConfigs is mirror.TopicConfigReader. Settings whose value the broker does not tell, because it takes them for secret, are absent. A topic whose settings the user may not read, and
 // one of a request that no broker answered, has an Err; the error is for a call that no broker answered at all. The user needs DescribeConfigs on the topics.
 func (c *Client) TopicConfigs(ctx context.Context, topics []string) (map[string]mirror.TopicConfigs, error) {
+	return c.configs(ctx, topics, nil, func(source kmsg.ConfigSource) bool { return source == dynamicTopicConfig })
+}
+
+// EffectiveConfigs is mirror.EffectiveConfigReader, with what TopicConfigs says: a broker answers a topic's settings with its own defaults and the cluster's.
+func (c *Client) EffectiveConfigs(ctx context.Context, topics []string, names ...string) (map[string]mirror.TopicConfigs, error) {
+	return c.configs(ctx, topics, names, func(kmsg.ConfigSource) bool { return true })
+}
+
+// configs reads settings of topics, all of them where no names are given, that come from where counts says.
+func (c *Client) configs(ctx context.Context, topics, names []string, counts func(kmsg.ConfigSource) bool) (map[string]mirror.TopicConfigs, error) {
 	found := make(map[string]mirror.TopicConfigs, len(topics))
 	if len(topics) == 0 {
 		return found, nil
@@ -45,7 +55,7 @@ func (c *Client) TopicConfigs(ctx context.Context, topics []string) (map[string]
 	// Where a call's time is not enough for all of them, it is not always the same ones that go without.
 	rand.Shuffle(len(chunks), func(i, j int) { chunks[i], chunks[j] = chunks[j], chunks[i] })
 	for _, some := range chunks {
-		resp, rerr := askAny[*kmsg.DescribeConfigsResponse](ctx, brokers, func() kmsg.Request { return describeTopics(some) })
+		resp, rerr := askAny[*kmsg.DescribeConfigsResponse](ctx, brokers, func() kmsg.Request { return describeTopics(some, names) })
 		if rerr == nil && resp.Version < 1 {
 			rerr = errNoSource
 		}
@@ -66,7 +76,7 @@ func (c *Client) TopicConfigs(ctx context.Context, topics []string) (map[string]
 				delete(found, r.ResourceName)
 				continue
 			}
-			found[r.ResourceName] = topicConfigs(r)
+			found[r.ResourceName] = topicConfigs(r, counts)
 		}
 	}
 	if !answered {
@@ -75,23 +85,23 @@ func (c *Client) TopicConfigs(ctx context.Context, topics []string) (map[string]
 	return found, nil
 }
 
-func describeTopics(topics []string) *kmsg.DescribeConfigsRequest {
+func describeTopics(topics, names []string) *kmsg.DescribeConfigsRequest {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for _, topic := range topics {
 		r := kmsg.NewDescribeConfigsRequestResource()
-		r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, topic
+		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, topic, names
 		req.Resources = append(req.Resources, r)
 	}
 	return req
 }
 
-func topicConfigs(r *kmsg.DescribeConfigsResponseResource) mirror.TopicConfigs {
+func topicConfigs(r *kmsg.DescribeConfigsResponseResource, counts func(kmsg.ConfigSource) bool) mirror.TopicConfigs {
 	if err := refusal(r.ErrorCode, r.ErrorMessage); err != nil {
 		return mirror.TopicConfigs{Err: err}
 	}
 	values := map[string]string{}
 	for _, entry := range r.Configs {
-		if entry.Source == dynamicTopicConfig && entry.Value != nil {
+		if counts(entry.Source) && entry.Value != nil {
 			values[entry.Name] = *entry.Value
 		}
 	}

@@ -72,6 +72,28 @@ func TestTopicConfigs(t *testing.T) {
 	}
 }
 
+// What counts for a topic is its own setting, or else its brokers': both are told, under the names that were asked for.
+func TestEffectiveConfigsHaveDefaults(t *testing.T) {
+	f := &fakeBrokers{answer: func(_ int32, req kmsg.Request) (kmsg.Response, error) {
+		for _, asked := range req.(*kmsg.DescribeConfigsRequest).Resources {
+			if !slices.Equal(asked.ConfigNames, []string{"cleanup.policy"}) {
+				t.Errorf("%s: asked for %v", asked.ResourceName, asked.ConfigNames)
+			}
+		}
+		return describing(req, func(topic string, r *kmsg.DescribeConfigsResponseResource) {
+			source, policy := kmsg.ConfigSourceStaticBrokerConfig, "compact"
+			if topic == "own" {
+				source, policy = kmsg.ConfigSourceDynamicTopicConfig, "delete"
+			}
+			r.Configs = append(r.Configs, entry("cleanup.policy", source, &policy))
+		}), nil
+	}}
+	got, err := f.client().EffectiveConfigs(t.Context(), []string{"own", "bare"}, "cleanup.policy")
+	if err != nil || got["own"].Values["cleanup.policy"] != "delete" || got["bare"].Values["cleanup.policy"] != "compact" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // TestTopicConfigsAreReadInChunks: a thousand topics a request, the brokers in turn. A request that no broker answers is the error of its own topics.
 func TestTopicConfigsAreReadInChunks(t *testing.T) {
 	var sizes []int

@@ -194,13 +194,7 @@ const tried = "retention.ms"
 
 // tryDescribeConfigs asks for one setting.
 func tryDescribeConfigs(ctx context.Context, brokers *anyBroker, topics []string) (map[string]int16, error) {
-	return try(ctx, brokers, func() kmsg.Request {
-		req := describeTopics(topics)
-		for i := range req.Resources {
-			req.Resources[i].ConfigNames = []string{tried}
-		}
-		return req
-	}, func(resp *kmsg.DescribeConfigsResponse, answer func(string, int16)) {
+	return try(ctx, brokers, func() kmsg.Request { return describeTopics(topics, []string{tried}) }, func(resp *kmsg.DescribeConfigsResponse, answer func(string, int16)) {
 		for _, r := range resp.Resources {
 			answer(r.ResourceName, r.ErrorCode)
 		}

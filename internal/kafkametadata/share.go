@@ -28,7 +28,7 @@ func (c *Client) describeShareOffsets(ctx context.Context, broker int32, groups 
 		}
 		resp, err := ask[*kmsg.DescribeShareGroupOffsetsResponse](ctx, c, broker, req)
 		if err != nil {
-			err = c.unsupported(ctx, broker, kmsg.DescribeShareGroupOffsets, err)
+			err = c.unsupported(ctx, broker, kmsg.DescribeShareGroupOffsets, shareGroupsSince, err)
 			unanswered(got, groups, broker, api, err, !errors.Is(err, mirror.ErrUnsupported))
 			return got
 		}
@@ -86,7 +86,7 @@ func (c *Client) alterShareOffsets(ctx context.Context, broker int32, group stri
 	}
 	resp, err := askWithin[*kmsg.AlterShareGroupOffsetsResponse](ctx, c, commitBounds*c.bound, broker, req)
 	if err != nil {
-		return nil, c.unsupported(ctx, broker, kmsg.AlterShareGroupOffsets, err)
+		return nil, c.unsupported(ctx, broker, kmsg.AlterShareGroupOffsets, shareGroupsSince, err)
 	}
 	if err := shareError(resp.ErrorCode, resp.ErrorMessage); err != nil {
 		return nil, err
@@ -109,9 +109,12 @@ func shareError(code int16, message *string) error {
 	return err
 }
 
-// unsupported is err, or mirror.ErrUnsupported if the request could not be sent because the broker does not serve it. The client says that in words only, so the broker is asked, but not one
+// shareGroupsSince is the Kafka that first serves what is asked about offsets of share groups.
+const shareGroupsSince = "4.1"
+
+// unsupported is err, or mirror.ErrUnsupported if the request could not be sent because the broker, older than since, does not serve it. The client says that in words only, so the broker is asked, but not one
 // that did not answer in time. One that does not tell is taken to serve it.
-func (c *Client) unsupported(ctx context.Context, broker int32, api kmsg.Key, err error) error {
+func (c *Client) unsupported(ctx context.Context, broker int32, api kmsg.Key, since string, err error) error {
 	var timeout net.Error
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
 		return err
@@ -127,5 +130,5 @@ func (c *Client) unsupported(ctx context.Context, broker int32, api kmsg.Key, er
 			return err
 		}
 	}
-	return fmt.Errorf("%w: Kafka 4.1 or later serves %s, broker %d does not", mirror.ErrUnsupported, api.Name(), broker)
+	return fmt.Errorf("%w: Kafka %s or later serves %s, broker %d does not", mirror.ErrUnsupported, since, api.Name(), broker)
 }

@@ -5,6 +5,8 @@
 // other side, control batches, base offsets and leader epochs included, and besides against a raw fetch. Where a mirror stopped is in the destination's own __mirror_state, so that a
 // failback finds it there.
 //
+// Cases of the field from end to end (cases_test.go) print the plan before and the report after, and hold the plan against two pictures of the cluster that are taken without any code of plans.
+//
 // CLUSTERMIRROR_KAFKA decides whether the tests run (see package kafkatest). They run on Apache Kafka 4.3.1, and the basic life on 3.9.1 and 4.4.0 too. With CLUSTERMIRROR_MATRIX=all
 // that life is also run on 4.0.0, 4.1.1 and 4.3.1; Maven fetches what is not on the machine.
 package kraftlife

@@ -32,7 +32,7 @@ func lend(t *testing.T, name string, brokers int) *kafkatest.Cluster {
 	}})
 }
 
-// primary is the cluster that clients use at first, standby the one that is mirrored into: three brokers each.
+// primary is the cluster that clients use at first, standby the one that is mirrored into: three brokers each, node 1 is the only controller. A test may pause the other ones, and lets them go on.
 func primary(t *testing.T) *kafkatest.Cluster { return lend(t, "the primary", 3) }
 
 func standby(t *testing.T) *kafkatest.Cluster { return lend(t, "the standby", 3) }

@@ -30,7 +30,7 @@ var lender lives.Keeper
 // primary and standby are the clusters that tests share: one broker and three.
 func primary(t *testing.T) *kafkatest.Cluster {
 	t.Helper()
-	return lender.Lend(t, "the primary", kafkatest.Options{Brokers: 1, HeapMB: 384})
+	return lender.Lend(t, "the primary", kafkatest.Options{Brokers: 1, HeapMB: 384, Config: map[string]string{"log.cleaner.backoff.ms": "100"}})
 }
 
 func standby(t *testing.T) *kafkatest.Cluster {

@@ -55,6 +55,7 @@ type Core struct {
 	lme            *statemachine.LastMirrorEpoch
 	wished         bool
 	want           statemachine.Desired
+	begins         bool
 	consents       []Consent
 
 	sequence    uint64
@@ -322,8 +323,9 @@ func (c *Core) load(e *Event) {
 func (c *Core) wish(e *Event) {
 	first := !c.wished
 	changed := first || e.Want != c.want || c.newConsent(e.Consents)
-	c.wished, c.want = true, e.Want
+	c.wished, c.want, c.begins = true, e.Want, e.Begins
 	c.consents = append([]Consent(nil), e.Consents...)
+	c.asksCut = e.Cut && e.Want == statemachine.WantStopped
 	if !c.loaded {
 		return
 	}
@@ -372,7 +374,7 @@ func (c *Core) target() statemachine.State {
 	}
 	switch s {
 	case statemachine.Unknown, statemachine.Stopped:
-		if c.want == statemachine.WantMirroring {
+		if c.want == statemachine.WantMirroring || c.want == statemachine.WantPaused && c.begins {
 			return statemachine.Preparing
 		}
 	case statemachine.Paused:
@@ -560,7 +562,7 @@ func (c *Core) moveWith(to statemachine.State, lme *statemachine.LastMirrorEpoch
 	}
 	if next.Episode != c.rec.Episode {
 		c.ours = ours{led: -1, end: -1} // nothing of the log is this episode's yet
-		c.mayHaveCut = false
+		c.mayHaveCut, c.cutsTo = false, false
 		c.forgetLeader()
 	}
 	if c.rec.State == statemachine.Failed {

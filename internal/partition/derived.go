@@ -33,6 +33,7 @@ type derived struct {
 	replayErr  error
 	firstBase  int64 // of the batch looked for by findBatch, −1 not seen
 	firstUnder int32 // the leader epoch of that batch
+	firstEnds  bool  // that batch is a COMMIT
 	foundEpoch int32 // the highest leader epoch of what was read for it, −1 none
 	mayHaveCut bool  // something was cut in this episode, by this process or by one before it
 }
@@ -216,9 +217,12 @@ func (c *Core) replayed(e *Event) {
 		return
 	}
 	if !c.rebuilding {
-		for h := range batch.All(e.Bytes) {
+		for h, whole := range batch.All(e.Bytes) {
 			if c.firstBase < 0 {
 				c.firstBase, c.firstUnder = h.BaseOffset, h.LeaderEpoch
+			}
+			if h.BaseOffset == c.firstBase {
+				c.firstEnds = isCommit(&h, whole)
 			}
 			c.foundEpoch = max(c.foundEpoch, h.LeaderEpoch)
 		}
@@ -357,7 +361,7 @@ func (c *Core) observe(b []byte) (int, error) {
 
 // findBatch finds where the batch begins that contains an offset inside the log, so that a cut there is known as what it is: the whole batch goes.
 func (c *Core) findBatch(offset int64, then answer) {
-	c.firstBase, c.firstUnder, c.foundEpoch = -1, -1, -1
+	c.firstBase, c.firstUnder, c.foundEpoch, c.firstEnds = -1, -1, -1, false
 	c.ask(Effect{Kind: Rebuild, Offset: offset, First: true}, then)
 }
 

@@ -3,6 +3,7 @@ package partition
 import (
 	"time"
 
+	"github.com/clustermirror/clustermirror/logtrunc"
 	"github.com/clustermirror/clustermirror/statemachine"
 )
 
@@ -57,6 +58,10 @@ const (
 	SettleProducerIDs
 	// ClampGroups [Done]: groups the mirror wrote and that are idle, to Offset (LMO).
 	ClampGroups
+	// AskCut [Done]: where the log is to be cut, so that no transaction of this failover is torn. Only of a stop that asks for it (Event.Cut), when the replicas have all that counts and before LME and LMO
+	// are recorded. LME is what would be recorded without a cut, Epochs are the log's. The answer's LME, if it has one, was recorded by the shell in one write with those of all partitions of the failover: then
+	// this partition cuts its log to its offset, at once and after every restart. Bounded.
+	AskCut
 	// OpenLog [Done]: Log.Open.
 	OpenLog
 	// ScheduleRetry [RetryDue]: after Bound. A later ScheduleRetry replaces it.
@@ -75,6 +80,7 @@ type Effect struct {
 	Token              Token
 	Record             statemachine.PartitionState
 	LME                *statemachine.LastMirrorEpoch
+	Epochs             []logtrunc.Entry
 	ExpectedStateEpoch int32
 	Prepare, Refresh   bool
 	Local              bool

@@ -12,14 +12,14 @@ type EventKind uint8
 const (
 	// Loaded: what the store and the log hold, once, first of all. Record, LME (nil if none), Log.
 	Loaded EventKind = iota + 1
-	// Wish: the desired state, or its consents, changed. Want, Consents.
+	// Wish: the desired state, or its consents, changed. Want, Consents, Cut; with a pause Begins: a partition that has not begun to be mirrored begins all the same, and is paused when it is.
 	Wish
 	// Persisted answers Persist. StateEpoch is the record's new state epoch; Err set: not written. ErrFenced, ErrNotOwner, ErrStateEpoch and an illegal move end
 	// the partition for good (Halt); after any other error the same write is asked for again after a back-off.
 	Persisted
 	// Done answers every effect that has no event of its own. Err set: it failed; with NonRetryable no retry helps. Log, when Err is not set, after every effect but QuiesceGroups,
 	// SettleProducerIDs and ClampGroups, and after AwaitReplicated in any case; its Owner is read only after AskOwner and RaiseEpoch. Recovered after AskRecovered, More after Rebuild,
-	// Fenced after Append.
+	// Fenced after Append, Refused where PREPARING cuts, LME after AskCut (nil: nothing is to be cut).
 	Done
 	// SourceSeen answers CheckSource. Source; Err set: no answer, or a refusal (see SourceView.Refused).
 	SourceSeen
@@ -53,6 +53,8 @@ type Event struct {
 	Log          LogView
 	Want         statemachine.Desired
 	Consents     []Consent
+	Begins       bool
+	Cut          bool // with a stop: the shell is asked where to cut, so that no transaction is torn
 	StateEpoch   int32
 	Err          error
 	NonRetryable bool
@@ -63,6 +65,7 @@ type Event struct {
 	More         bool // Rebuild stopped before the log's end
 	Recovered    Recovered
 	Fenced       bool // with Err, after Append, Truncate and Reset: the leader epoch was not the log's, or the log was not ours, and nothing was done
+	Refused      bool // with Err, after Truncate, Reset and AwaitTruncated of PREPARING: the log may not be changed now, and nothing was done. Err says why
 	Fetch        Fetch
 	Policy       Policy
 }

@@ -253,6 +253,8 @@ type world struct {
 	want    statemachine.Desired
 	consent []Consent
 	wished  bool
+	asksCut bool
+	cutAt   int64 // what AskCut is answered with, below 0: nothing is to be cut
 
 	now     time.Time
 	pending []Effect // in order, not yet answered
@@ -294,7 +296,7 @@ func (w *world) load() {
 }
 
 func (w *world) wishEvent() Event {
-	return Event{Kind: Wish, Want: w.want, Consents: w.consent}
+	return Event{Kind: Wish, Want: w.want, Consents: w.consent, Cut: w.asksCut}
 }
 
 func (w *world) wish(want statemachine.Desired) {
@@ -465,6 +467,28 @@ func (w *world) perform(e *Effect, f fault) (Event, bool) {
 			}
 			ev.StateEpoch = w.stored.StateEpoch
 		}
+		return ev, true
+	case AskCut: // what was recorded before is answered again
+		lme := copyLME(e.LME)
+		if lme.Offset = w.cutAt; w.cutAt < 0 || !doIt {
+			return ev, true
+		}
+		lme.Cut = w.cutAt < e.LME.Offset
+		lme.Epoch = -1
+		for _, x := range e.Epochs {
+			if x.Start < w.cutAt {
+				lme.Epoch = x.Epoch
+			}
+		}
+		if w.lme != nil && w.lme.Episode == lme.Episode && *w.lme != *lme {
+			panic(fmt.Sprintf("decision 5: the LME of episode %d is written twice, %+v and %+v", lme.Episode, *w.lme, *lme))
+		}
+		w.lme = copyLME(lme)
+		ev.LME = lme
+		if f == failAfter {
+			ev.LME, ev.Err = nil, errLost
+		}
+		ev.Log = w.log.view()
 		return ev, true
 	case CheckSource:
 		ev.Kind = SourceSeen

@@ -39,7 +39,7 @@ func (k EffectKind) String() string {
 		Truncate: "Truncate", Reset: "Reset", AwaitTruncated: "AwaitTruncated", RaiseStart: "RaiseStart", RaiseEpoch: "RaiseEpoch", Rebuild: "Rebuild",
 		AddFetcher: "AddFetcher", Continue: "Continue", RemoveFetcher: "RemoveFetcher", Append: "Append", QuiesceGroups: "QuiesceGroups",
 		SettleProducerIDs: "SettleProducerIDs", ClampGroups: "ClampGroups", OpenLog: "OpenLog", ScheduleRetry: "ScheduleRetry", ConsentUsed: "ConsentUsed",
-		Emit: "Emit", Halt: "Halt", AskRecovered: "AskRecovered",
+		Emit: "Emit", Halt: "Halt", AskRecovered: "AskRecovered", AskCut: "AskCut",
 	}, int(k), "EffectKind")
 }
 

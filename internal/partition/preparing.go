@@ -264,7 +264,11 @@ func (c *Core) prepareAwaitTruncated() {
 	c.waiting = c.awaitedCut()
 	c.ask(Effect{Kind: AwaitTruncated}, func(c *Core, e *Event) {
 		c.waiting = ""
-		if e.Err != nil {
+		switch {
+		case e.Err != nil && e.Refused: // no replica was asked
+			c.fail(fmt.Sprintf("the destination log may not be written: %v", e.Err), false)
+			return
+		case e.Err != nil:
 			c.fail(fmt.Sprintf("the replicas of the destination log have not followed the cut: %v; bring them back", e.Err), false)
 			return
 		}

@@ -143,6 +143,15 @@ func isAbort(h *batch.Header, whole []byte) bool {
 	return err == nil && control.Type == batch.ControlAbort
 }
 
+// isCommit says that a batch ends a transaction with COMMIT.
+func isCommit(h *batch.Header, whole []byte) bool {
+	if !h.Control() || h.RecordCount == 0 {
+		return false
+	}
+	control, err := batch.ReadControl(whole, h)
+	return err == nil && control.Type == batch.ControlCommit
+}
+
 // recall takes the facts over, all at once, and reads the rest of the log.
 func (c *Core) recall() {
 	f := c.facts

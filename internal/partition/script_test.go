@@ -244,14 +244,21 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		fmt.Fprintf(&s.out, "stored %v\n", s.stored.State)
 	case "load":
 		s.load()
-	case "crash": // keep-open: the log comes back as it was
+	case "crash": // keep-open: the log comes back as it was; without-cut: the stop is wanted again without the cut that it was asked for with
+		if flag("without-cut") {
+			s.asksCut = false
+		}
 		owner := s.log.owner
 		if flag("keep-open") {
 			s.world.log.owner = OwnerOurs
 			defer func() { s.world.log.owner = owner }()
 		}
 		s.crash()
-	case "wish": // start|pause|stop consent=from-to episode=
+	case "wish": // start|pause|stop consent=from-to episode= cut=offset: a stop that asks for a consistent cut, which is to be there; below 0: nothing is to be cut
+		if _, asks := args["cut"]; asks {
+			s.asksCut = true
+			num("cut", &s.cutAt)
+		}
 		if v, ok := args["consent"]; ok {
 			k := Consent{TopicID: s.cfg.TopicID, Partition: s.cfg.Partition}
 			from, to, _ := strings.Cut(v, "-")

@@ -22,6 +22,7 @@ type Status struct {
 	CaughtUp          time.Time // last moment at which our end was ≥ the source end known then; zero: never
 	NothingLeft       bool      // F-05: an empty fetch proved that nothing is left to read up to the source's end as it is known now
 	NoEpochs          bool
+	Proved            bool // what the log holds is known to be the source's
 	LastStable        int64
 	InFlight          []producerstate.Transaction
 	Epochs            []logtrunc.Entry
@@ -39,8 +40,8 @@ func (c *Core) Log() LogView { return c.log }
 func (c *Core) Status() Status {
 	s := Status{
 		Record: c.rec, Want: c.want, Step: c.step, Waiting: c.waiting, LME: copyLME(c.lme), Log: c.log,
-		Source: c.src, SourceSeen: c.seen, Denied: c.denied, CaughtUp: c.caughtUp, NothingLeft: c.nothingLeft && c.provenEnd >= c.src.HighWatermark, NoEpochs: c.src.NoEpochs,
-		LastStable: c.producers.LastStable(c.log.Replicated), InFlight: c.producers.InFlight(), Epochs: c.epochs.Entries(),
+		Source: c.src, SourceSeen: c.seen, Denied: c.denied, CaughtUp: c.caughtUp, NothingLeft: c.nothingLeft && c.provenEnd >= c.src.HighWatermark, NoEpochs: c.src.NoEpochs, Proved: c.proved(),
+		LastStable: c.LastStable(c.log.Replicated), InFlight: c.producers.InFlight(), Epochs: c.epochs.Entries(),
 		HighestProducerID: c.highestProducerID(), LostFrom: c.lostFrom, LostTo: c.lostTo,
 		Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade,
 	}
@@ -49,6 +50,26 @@ func (c *Core) Status() Status {
 		s.Needs = &n
 	}
 	return s
+}
+
+// proved says that what the log holds is known to be the source's: there never was anything in it, PREPARING has compared it, or MIRRORING was reached in this episode and nothing was begun anew since.
+func (c *Core) proved() bool {
+	at := c.rec.State
+	if at == statemachine.Failed {
+		at = c.rec.PreviousState
+	}
+	switch at {
+	case statemachine.Unknown, statemachine.Preparing:
+		return c.prefix || c.log.End == 0
+	case statemachine.Stopping, statemachine.Stopped:
+		return c.prefix || c.log.End == 0 || c.rec.Mirrored
+	}
+	return true
+}
+
+// LastStable is the copy's last stable offset if everything below replicated is; replicas may hold more by now than Status says (ReplicatedMoved). It may be called between Steps only.
+func (c *Core) LastStable(replicated int64) int64 {
+	return c.producers.LastStable(max(c.log.Replicated, min(replicated, c.log.End)))
 }
 
 // Where is the state that the partition is in, and the step of PREPARING or STOPPING; it may be called between Steps only, and copies nothing.

@@ -21,6 +21,9 @@ type stopping struct {
 	unmarked    bool   // LME and LMO are recorded by this process, and it has not come to opening the log
 	stoppedWhy  string // what is to be known of a STOPPED log that was the clients' before the stop
 
+	asksCut bool // the wish asks for a consistent cut
+	cutsTo  bool // LMO is recorded as a consistent cut by this process: nothing was written above it
+
 	looking   bool // before STOPPING is persisted: is the log still its clients'?
 	lookTries int
 	givesBack bool // the log is to be recorded as the clients'
@@ -276,6 +279,65 @@ func (c *Core) quiesced(e *Event) bool {
 	return true
 }
 
+// stopCut asks where the log is to be cut, so that no transaction of the failover is torn. Other stops know nothing of it. The answer is recorded: whoever runs the stop again takes that, and cuts what is
+// left to be cut.
+func (c *Core) stopCut() {
+	if !c.asksCut || c.recorded() {
+		c.stopRecord()
+		return
+	}
+	c.stopStep(statemachine.StopCut)
+	c.ask(Effect{Kind: AskCut, LME: c.lastMirrorEpoch(c.epochs.Latest(), c.log.End), Epochs: c.epochs.Entries()}, func(c *Core, e *Event) {
+		switch {
+		case e.Err != nil:
+			c.stopFailed("it is not known where no transaction is torn", e.Err)
+			return
+		case e.LME != nil:
+			c.lme = copyLME(e.LME)
+			c.cutsTo = c.lme.Cut
+			c.note(Note{Kind: LMERecorded, Epoch: c.lme.Epoch, Offset: c.lme.Offset})
+		}
+		c.stopRecord()
+	})
+}
+
+// stopCutAway makes a consistent cut that is recorded and not made. What was mirrored lies above LMO only then, and at LMO lies the COMMIT that tears its transaction: a stop's own marks, which lie there
+// otherwise or behind a gap, have none before the reset. So that is looked at, whatever the stop asks for: the record says that there was a cut, and the wish for it may be gone.
+func (c *Core) stopCutAway() {
+	above := c.lme.Cut && c.log.End > c.lme.Offset && c.log.Start <= c.lme.Offset
+	switch {
+	case above && c.cutsTo:
+		c.stopTruncate()
+	case !above || c.resetAt == c.lme.Offset || len(c.aborts) > 0 && c.aborts[0].Offset == c.lme.Offset:
+		c.stopRaise()
+	default:
+		c.findBatch(c.lme.Offset, func(c *Core, e *Event) {
+			switch {
+			case e.Err != nil:
+				c.stopFailed("what lies where it is to be cut cannot be read", e.Err)
+			case c.firstEnds && c.firstBase == c.lme.Offset:
+				c.cutsTo = true
+				c.stopTruncate()
+			default:
+				c.stopRaise()
+			}
+		})
+	}
+}
+
+func (c *Core) stopTruncate() {
+	c.stopStep(statemachine.StopCut)
+	at := c.lme.Offset
+	c.cut = Truncation{From: at, To: c.log.End, Reason: "a consistent cut, so that no transaction is committed here and aborted in another partition"}
+	c.ask(Effect{Kind: Truncate, Offset: at, Dropped: c.cut}, func(c *Core, e *Event) {
+		if e.Err != nil {
+			c.stopFailed(fmt.Sprintf("the log cannot be cut to where no transaction is torn, %d", at), e.Err)
+			return
+		}
+		c.sync((*Core).stopRaise)
+	})
+}
+
 // stopReplicate lets the replicas confirm what was copied, for a bounded time. Once LME and LMO are recorded all of it was confirmed.
 func (c *Core) stopReplicate() {
 	c.stopStep(statemachine.StopAwaitReplicated)
@@ -300,7 +362,7 @@ func (c *Core) stopReplicate() {
 		}
 		c.setLog(e.Log)
 		if c.log.Replicated >= c.log.End {
-			c.sync((*Core).stopRecord)
+			c.sync((*Core).stopCut)
 			return
 		}
 		if !late {
@@ -314,7 +376,7 @@ func (c *Core) stopReplicate() {
 				c.stopFailed(fmt.Sprintf("the log cannot be cut to what is replicated, %d", at), e.Err)
 				return
 			}
-			c.sync((*Core).stopRecord)
+			c.sync((*Core).stopCut)
 		})
 	})
 }
@@ -324,7 +386,7 @@ func (c *Core) stopRecord() {
 	c.stopStep(statemachine.RecordLME)
 	if c.recorded() {
 		if !c.logLost() {
-			c.stopRaise()
+			c.stopCutAway()
 		}
 		return
 	}
@@ -362,6 +424,9 @@ func (c *Core) logLost() bool {
 func (c *Core) stopRaise() {
 	c.stopStep(statemachine.StopRaiseEpoch)
 	above := c.lme.Epoch + 1
+	if c.lme.Cut && !c.marked() {
+		above = max(above, c.log.LeaderEpoch+1) // what was cut may have had every epoch up to this one, and replicas follow a cut under a new one
+	}
 	if (c.lme.Epoch < 0 || c.mayHaveCut && (c.rec.Episode > 1 || c.rec.WasOpen)) && !c.marked() {
 		// Nothing of the log says which epochs its earlier records had, which a start may have cut: the source may still have them from us, with a last mirror epoch that covers them, or with a
 		// former leader that has them.
@@ -411,7 +476,8 @@ func (c *Core) stopAbort() {
 
 // ownOffset is where our own first batch goes: an offset that the source is known to have used is not used for something else (decision 18). The highest end that an empty
 // reply showed counts although its proof is not complete, as a source that dies then leaves it, and although a later one showed less: a new leader's end may lag behind (F-26), and an election that takes records
-// does not take back that their offsets were used. Offsets that are passed over harm nobody.
+// does not take back that their offsets were used. Offsets that are passed over harm nobody. The one exception is a consistent cut: the source's records from LMO on are given up because a person has asked for
+// it, readers are held behind it, and its offsets are used again, by these marks and then by clients, under a leader epoch that the source's records there do not have.
 func (c *Core) ownOffset() int64 {
 	at := max(c.log.End, c.shownEnd)
 	if c.nothingLeft {

@@ -45,6 +45,10 @@ func (p place) open(ctx context.Context) (keyedlog.Log, error) {
 	return kafkastore.Open(ctx, kafkastore.Config{Seeds: p.Seeds, StatePartitions: 4, ReplicationFactor: 1})
 }
 
+// scenariosInKafka is how many scenarios use the shared records in Kafka at once. They share one transactional id, and each writer fences the others: no deployment has dozens of processes that
+// use verbs in the same second.
+var scenariosInKafka = make(chan struct{}, 4)
+
 // everywhere runs a scenario with the state in a folder and in Kafka. In Kafka all scenarios share the records, so each uses names of its own for mirrors, owners and topics.
 func everywhere(t *testing.T, scenario func(t *testing.T, p place)) {
 	t.Parallel()
@@ -54,6 +58,8 @@ func everywhere(t *testing.T, scenario func(t *testing.T, p place)) {
 	})
 	t.Run("kafka", func(t *testing.T) {
 		t.Parallel()
+		scenariosInKafka <- struct{}{}
+		defer func() { <-scenariosInKafka }()
 		scenario(t, place{Seeds: kafkatest.Shared(t).Bootstrap()})
 	})
 }

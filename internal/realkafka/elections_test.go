@@ -3,13 +3,11 @@ package realkafka_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 	"github.com/clustermirror/clustermirror/internal/kafkatest/lives"
@@ -143,42 +141,6 @@ func TestF42DestinationEpochFollowsElections(t *testing.T) {
 	}
 }
 
-// freeze takes a broker away without losing what it has: the process stands still until it is fenced and out of the in-sync replicas.
-func freeze(t *testing.T, c *kafkatest.Cluster, topic string, broker int32) {
-	t.Helper()
-	c.Pause(broker)
-	t.Cleanup(func() { c.Resume(broker) })
-	c.WaitPartition(topic, 0, fmt.Sprintf("without broker %d", broker), func(p kafkatest.Partition) bool {
-		return p.Leader != broker && !slices.Contains(p.ISR, broker)
-	})
-}
-
-// freezeLeader is the same for the last one in sync: the partition has no leader then.
-func freezeLeader(t *testing.T, c *kafkatest.Cluster, topic string, broker int32) {
-	t.Helper()
-	c.Pause(broker)
-	t.Cleanup(func() { c.Resume(broker) })
-	c.WaitPartition(topic, 0, "without a leader", func(p kafkatest.Partition) bool { return p.Leader == -1 })
-}
-
-// elect lets a broker go on and makes it the leader, in sync or not. It returns the new leader epoch.
-func elect(t *testing.T, c *kafkatest.Cluster, topic string, broker int32) int32 {
-	t.Helper()
-	c.Resume(broker)
-	req := kmsg.NewPtrElectLeadersRequest()
-	req.ElectionType, req.TimeoutMillis = 1, 5_000
-	rt := kmsg.NewElectLeadersRequestTopic()
-	rt.Topic, rt.Partitions = topic, []int32{0}
-	req.Topics = append(req.Topics, rt)
-	var p kafkatest.Partition
-	lives.Eventually(t, fmt.Sprintf("broker %d is elected", broker), func() (bool, string) {
-		resp, err := lives.Ask[*kmsg.ElectLeadersResponse](t, c, 1, req)
-		p = c.Describe(topic, 0)
-		return p.Leader == broker, fmt.Sprintf("leader %d; %v, %+v", p.Leader, err, resp)
-	})
-	return p.LeaderEpoch
-}
-
 func produceTens(t *testing.T, c *kafkatest.Cluster, topic, name string, tens int) {
 	t.Helper()
 	cl := lives.Client(c)
@@ -195,11 +157,11 @@ func TestF35UncleanElectionReplacesTheTail(t *testing.T) {
 	r := open(t, c)
 	r.start(topic)
 	produceTens(t, c, topic, "on both", 9)
-	freeze(t, c, topic, 3)
+	lives.Freeze(t, c, topic, 3)
 	produceTens(t, c, topic, "on broker 2 only", 1)
 	r.same(topic, 0, 100)
-	freezeLeader(t, c, topic, 2)
-	elect(t, c, topic, 3)
+	lives.FreezeLeader(t, c, topic, 2)
+	lives.Elect(t, c, topic, 3)
 	produceTens(t, c, topic, "on broker 3, other", 2)
 	r.same(topic, 0, 110)
 	if dropped := told[recordsDropped](r); len(dropped) != 1 || dropped[0].From != 90 || dropped[0].To != 100 {
@@ -228,16 +190,16 @@ func TestF36TwoUncleanElections(t *testing.T) {
 	c.MoveLeader(topic, 0, 2)
 	cl := lives.Client(c)
 	lives.Produce(t, cl, topic, 0, lives.Values("on both", 3)...) // 10..12
-	freeze(t, c, topic, 3)
+	lives.Freeze(t, c, topic, 3)
 	lives.Produce(t, cl, topic, 0, lives.Values("on broker 2 only", 2)...) // 13..14
 	r.same(topic, 0, 15)
 	r.pause(topic)
 
-	freezeLeader(t, c, topic, 2)
-	elect(t, c, topic, 3)
+	lives.FreezeLeader(t, c, topic, 2)
+	lives.Elect(t, c, topic, 3)
 	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("on broker 3 only", 8)...) // 13..20, never seen
-	freezeLeader(t, c, topic, 3)
-	elect(t, c, topic, 2)
+	lives.FreezeLeader(t, c, topic, 3)
+	lives.Elect(t, c, topic, 2)
 	lives.Produce(t, lives.Client(c), topic, 0, lives.Values("on broker 2 again", 5)...) // 15..19
 	r.resume(topic)
 	r.same(topic, 0, 20)
@@ -245,8 +207,8 @@ func TestF36TwoUncleanElections(t *testing.T) {
 		t.Fatalf("dropped: %v; broker 2 had all that was copied", dropped)
 	}
 
-	freezeLeader(t, c, topic, 2)
-	elect(t, c, topic, 3)
+	lives.FreezeLeader(t, c, topic, 2)
+	lives.Elect(t, c, topic, 3)
 	lives.Produce(t, lives.Client(c), topic, 0, "the end") // 21
 	r.same(topic, 0, 22)
 	dropped := told[recordsDropped](r)

@@ -210,15 +210,15 @@ func TestF84FailbackAfterAnUncleanElection(t *testing.T) {
 	r := open(t, c)
 	r.start(topic)
 	produceTens(t, c, topic, "on both", 8)
-	freeze(t, c, topic, 3)
+	lives.Freeze(t, c, topic, 3)
 	produceTens(t, c, topic, "on broker 2 only", 1)
 	r.same(topic, 0, 90)
 	r.link.Cut()
 	if got := r.failover().Partitions[0]; got.FinalOffset != 90 {
 		t.Fatalf("%+v", got)
 	}
-	freezeLeader(t, c, topic, 2)
-	epoch := elect(t, c, topic, 3)
+	lives.FreezeLeader(t, c, topic, 2)
+	epoch := lives.Elect(t, c, topic, 3)
 	tp := mirror.TopicPartition{Topic: topic}
 	raised, err := r.dst.RaiseLeaderEpochs(t.Context(), map[mirror.TopicPartition]int32{tp: epoch})
 	if err != nil {

@@ -77,7 +77,8 @@ var pages = []struct {
 	}},
 	{"abort-failback", []string{"primary", "standby"}, func(f *follower) {
 		f.isWritable("standby", "orders")
-		f.isCopyOf("primary", "standby", "orders", 14)
+		f.isIn("primary", "home", statemachine.Mirroring, "orders", "payments")
+		f.isCopyOf("primary", "standby", "orders", f.endOf("standby", "orders"))
 	}},
 }
 

@@ -3,10 +3,53 @@ package topicreader
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/asking"
 )
+
+// Lead is who led a partition when a request for it was sent.
+type Lead struct {
+	Topic     string
+	Partition int32
+	Leader    int32 // -1: nobody
+	Epoch     int32 // the leader epoch, -1: not known
+}
+
+// Moved says whether another broker leads one of these partitions since. A leader epoch that is higher alone does not: Kafka also raises it when a replica is taken out of those in
+// sync, and a produce that waited for that one is about to succeed.
+func Moved(ctx context.Context, client *kgo.Client, leads []Lead) bool {
+	var names []string
+	for _, l := range leads {
+		if !slices.Contains(names, l.Topic) {
+			names = append(names, l.Topic)
+		}
+	}
+	resp, err := asking.Any[*kmsg.MetadataResponse](ctx, client, func() kmsg.Request { return metadataRequest(names) })
+	if err != nil {
+		return false
+	}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if t.Topic != nil && slices.ContainsFunc(leads, func(l Lead) bool {
+				return l.Topic == *t.Topic && l.Partition == p.Partition && p.Leader >= 0 && p.Leader != l.Leader && p.LeaderEpoch > l.Epoch // a lower one: the broker that answers is behind
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isGone says whether a broker is none of the cluster's live ones any more.
+func isGone(ctx context.Context, client *kgo.Client, broker int32) bool {
+	resp, err := asking.Any[*kmsg.MetadataResponse](ctx, client, func() kmsg.Request { return metadataRequest(nil) })
+	return err == nil && !slices.ContainsFunc(resp.Brokers, func(b kmsg.MetadataResponseBroker) bool { return b.NodeID == broker })
+}
 
 // refresh asks for leaders if they are not known, and looks for topics that were not there if look is true.
 func (r *Reader) refresh(ctx context.Context, look bool) error {
@@ -19,7 +62,7 @@ func (r *Reader) refresh(ctx context.Context, look bool) error {
 	if len(ask) == 0 {
 		return nil
 	}
-	resp, err := metadataRequest(ask).RequestWith(ctx, r.client)
+	resp, err := asking.Any[*kmsg.MetadataResponse](ctx, r.client, func() kmsg.Request { return metadataRequest(ask) })
 	if err != nil {
 		return passing(err)
 	}
@@ -32,7 +75,8 @@ func (r *Reader) refresh(ctx context.Context, look bool) error {
 			break
 		}
 		// A broker that cannot be reached leads nothing now, so what it knows more is not missed.
-		kresp, err := r.client.Broker(int(b.NodeID)).Request(ctx, metadataRequest(missing))
+		gone := func(ctx context.Context) bool { return isGone(ctx, r.client, b.NodeID) }
+		kresp, err := asking.Holder(ctx, r.client, b.NodeID, metadataRequest(missing), 0, gone)
 		if err != nil {
 			if ctx.Err() != nil {
 				return passing(err)
@@ -53,6 +97,7 @@ func (r *Reader) refresh(ctx context.Context, look bool) error {
 func metadataRequest(names []string) *kmsg.MetadataRequest {
 	req := kmsg.NewPtrMetadataRequest()
 	req.AllowAutoTopicCreation = false
+	req.Topics = []kmsg.MetadataRequestTopic{} // nil would be all
 	for _, name := range names {
 		t := kmsg.NewMetadataRequestTopic()
 		t.Topic = kmsg.StringPtr(name)

@@ -22,6 +22,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/asking"
 )
 
 // Record is one committed record.
@@ -58,8 +60,8 @@ type Reader struct {
 	topics  map[string]*topic
 	names   []string // sorted
 	stale   bool     // leaders must be asked for
-	polls   chan poll
-	polling map[int32]bool // brokers that Wait has asked and that have not answered
+	polls   chan *poll
+	polling map[int32]*poll // what Wait has asked brokers for and they have not answered
 }
 
 type topic struct {
@@ -81,7 +83,7 @@ type partition struct {
 // New returns a reader that stands at the start of each topic's log. Nothing is asked yet.
 func New(client *kgo.Client, topics ...string) *Reader {
 	names := slices.Compact(slices.Sorted(slices.Values(topics)))
-	r := &Reader{client: client, names: names, topics: make(map[string]*topic), stale: true, polls: make(chan poll, maxPolls), polling: make(map[int32]bool)}
+	r := &Reader{client: client, names: names, topics: make(map[string]*topic), stale: true, polls: make(chan *poll, maxPolls), polling: make(map[int32]*poll)}
 	for _, name := range names {
 		r.topics[name] = new(topic)
 	}
@@ -120,12 +122,17 @@ func (r *Reader) Next(name string, number int32) int64 {
 }
 
 // Leader is the broker that leads a partition as far as is known, -1 for none.
-func (r *Reader) Leader(name string, number int32) int32 {
+func (r *Reader) Leader(name string, number int32) int32 { return r.Lead(name, number).Leader }
+
+// Lead is Leader and its epoch.
+func (r *Reader) Lead(name string, number int32) Lead {
 	if number < 0 || number >= r.Partitions(name) {
-		return -1
+		return Lead{name, number, -1, -1}
 	}
-	return r.topics[name].partitions[number].leader
+	return r.topics[name].partitions[number].lead()
 }
+
+func (p *partition) lead() Lead { return Lead{p.topic, p.number, p.leader, p.leaderEpoch} }
 
 // Forget makes the next call ask for leaders anew.
 func (r *Reader) Forget() { r.stale = true }
@@ -264,9 +271,9 @@ func ask[A kmsg.Response](ctx context.Context, r *Reader, by map[int32][]*partit
 			answers <- answer{ps, nil, fmt.Errorf("%s has no leader now", ps[0])}
 			continue
 		}
-		req := request(ps)
+		req, send := request(ps), r.sender(ps)
 		go func() {
-			resp, err := r.client.Broker(int(broker)).Request(ctx, req)
+			resp, err := send(ctx, broker, req)
 			answers <- answer{ps, resp, err}
 		}()
 	}
@@ -282,6 +289,21 @@ func ask[A kmsg.Response](ctx context.Context, r *Reader, by map[int32][]*partit
 		}
 	}
 	return first
+}
+
+// sender is how a request for partitions of one broker is sent: it is given up when the broker is silent and another one leads one of them. It may run beside what changes the Reader.
+func (r *Reader) sender(ps []*partition) func(context.Context, int32, kmsg.Request) (kmsg.Response, error) {
+	client, leads := r.client, make([]Lead, len(ps))
+	for i, p := range ps {
+		leads[i] = p.lead()
+	}
+	return func(ctx context.Context, broker int32, req kmsg.Request) (kmsg.Response, error) {
+		held := time.Duration(0)
+		if fetch, ok := req.(*kmsg.FetchRequest); ok {
+			held = time.Duration(fetch.MaxWaitMillis) * time.Millisecond
+		}
+		return asking.Holder(ctx, client, broker, req, held, func(ctx context.Context) bool { return Moved(ctx, client, leads) })
+	}
 }
 
 func (p *partition) String() string { return fmt.Sprintf("%s-%d", p.topic, p.number) }

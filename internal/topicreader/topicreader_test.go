@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -141,10 +142,16 @@ func TestRequestsGrowWithBrokersOnly(t *testing.T) {
 	}
 	var n requests
 	r := New(client(t, c.ListenAddrs(), kgo.WithHooks(&n)), "a", "b")
+	if err := r.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first := n.since(); !strings.HasPrefix(first, "map[Metadata:") { // of one broker, and of the next one beside it while that one is silent
+		t.Errorf("first look: %s", first)
+	}
 	if got := len(read(t, r)); got != 40 {
 		t.Fatalf("%d records", got)
 	}
-	same(t, "first read", n.since(), "map[Fetch:2 ListOffsets:2 Metadata:1]")
+	same(t, "first read", n.since(), "map[Fetch:2 ListOffsets:2]")
 	read(t, r)
 	same(t, "idle read", n.since(), "map[ListOffsets:2]")
 	produce(t, writer, "a", 7, "w")

@@ -2,6 +2,7 @@ package topicreader
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,10 +17,13 @@ const (
 	lookWait = time.Second // while some topic is not there
 )
 
+// poll is one Fetch that waits.
 type poll struct {
-	broker int32
-	resp   kmsg.Response
-	err    error
+	broker     int32
+	partitions []*partition
+	giveUp     context.CancelFunc
+	resp       kmsg.Response
+	err        error
 }
 
 // Wait returns when there is something behind the positions: committed records, or the end of a transaction that was aborted. It may return without a reason, and it
@@ -33,20 +37,32 @@ func (r *Reader) Wait(ctx context.Context) error {
 				if broker < 0 { // it is being elected: nobody else tells when that is over
 					r.stale = true
 				}
-				if broker < 0 || r.polling[broker] || len(r.polling) == maxPolls {
+				p := r.polling[broker]
+				if p != nil && !slices.Equal(p.partitions, ps) { // it leads others now, of which that poll would not tell
+					p.giveUp()
+					delete(r.polling, broker)
+					p = nil
+				}
+				if broker < 0 || p != nil || len(r.polling) == maxPolls {
 					continue
 				}
-				r.polling[broker] = true
-				req := r.fetchRequest(ps, pollWait)
+				ctx, giveUp := context.WithCancel(ctx)
+				p = &poll{broker: broker, partitions: ps, giveUp: giveUp}
+				r.polling[broker] = p
+				req, send := r.fetchRequest(ps, pollWait), r.sender(ps)
 				go func() {
-					resp, err := r.client.Broker(int(broker)).Request(ctx, req)
-					r.polls <- poll{broker, resp, err}
+					defer giveUp()
+					p.resp, p.err = send(ctx, broker, req)
+					r.polls <- p
 				}()
 			}
 			timer := time.NewTimer(lookWait)
 			select {
 			case p := <-r.polls:
 				timer.Stop()
+				if r.polling[p.broker] != p { // it was given up
+					continue
+				}
 				delete(r.polling, p.broker)
 				if p.err != nil {
 					return passing(p.err)

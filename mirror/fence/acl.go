@@ -21,11 +21,11 @@ import (
 //
 // A topic that no rule is about is refused: brokers that let everybody in there (allow.everyone.if.no.acl.found) would let in nobody with the first rule, the mirror neither.
 func ACL(client *kgo.Client) mirror.Fence {
-	return aclFence{client: client, rules: kafkametadata.New(brokers{client}, requestBound)}
+	return aclFence{onCluster: onCluster{client}, rules: kafkametadata.New(brokers{client}, requestBound)}
 }
 
 type aclFence struct {
-	client *kgo.Client
+	onCluster
 	rules  *kafkametadata.Client
 	memory aclMemory
 }
@@ -36,9 +36,10 @@ type aclMemory struct {
 }
 
 var (
-	_ mirror.FenceMemory = aclFence{}
-	_ mirror.FenceRules  = aclFence{}
-	_ mirror.FenceAdvice = aclFence{}
+	_ mirror.FenceMemory  = aclFence{}
+	_ mirror.FenceRules   = aclFence{}
+	_ mirror.FenceAdvice  = aclFence{}
+	_ mirror.FenceCluster = aclFence{}
 )
 
 func (f aclFence) String() string { return "access rules: DENY User:* to WRITE" }

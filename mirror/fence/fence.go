@@ -1,6 +1,6 @@
 // Package fence keeps clients from writing to topics of a Kafka cluster while a mirror is promoted (mirror.Promote), and aborts the transactions that they leave open there.
 //
-// A fence is no better than what it is made of, and says so (mirror.FenceAdvice). ACL is the strong one, where the brokers have an authorizer; Quota slows producers down to almost nothing; Hook is
+// A fence is no better than what it is made of, and says so (mirror.FenceAdvice). ACL is the strong one, where the brokers have an authorizer; Quota slows producers down to almost nothing, and proves nothing; Hook is
 // whatever the caller has in front of the brokers: a gateway, the deployment of the applications.
 package fence
 
@@ -17,7 +17,8 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-// Hook is a fence of two functions of the caller's. Both are called again after a crash, and must bear that.
+// Hook is a fence of two functions of the caller's. Both are called again after a crash, and must bear that. It does not tell on which cluster it works, so a promotion cannot compare that with the
+// source, as it does with the other fences; its report says so.
 type Hook struct {
 	Name           string // one line, without secrets, the same in each process
 	RaiseF, LowerF func(ctx context.Context, topics []string) error
@@ -32,6 +33,20 @@ func (h Hook) Raise(ctx context.Context, topics []string) error { return h.Raise
 func (h Hook) Lower(ctx context.Context, topics []string) error { return h.LowerF(ctx, topics) }
 
 func (h Hook) String() string { return h.Name }
+
+// onCluster is what is made of a client.
+type onCluster struct{ client *kgo.Client }
+
+// ClusterID is that of the client's cluster.
+func (c onCluster) ClusterID(ctx context.Context) (string, error) {
+	ctx, stop := context.WithTimeout(ctx, requestBound)
+	defer stop()
+	m, err := kadm.NewClient(c.client).BrokerMetadata(ctx)
+	if err != nil {
+		return "", fmt.Errorf("asking for the cluster's id: %w", err)
+	}
+	return m.Cluster, nil
+}
 
 // requestBound is the longest time of one request.
 const requestBound = 5 * time.Second

@@ -17,12 +17,13 @@ import (
 const producerRate = "producer_byte_rate"
 
 // Quota returns a fence for a cluster without an authorizer: the quota of bytes that producers without one of their own have is set to 1 in a second, for every topic of the cluster. It is weak. A
-// broker takes a write and lets the producer wait afterwards, so each may write something now and then; a promotion succeeds only when for PromoteOptions.Quiet nobody does. The client's user needs
+// broker takes a write and lets the producer wait afterwards, so each may write something now and then; a promotion stops only when for PromoteOptions.Quiet nobody does, and is never PROVED: who writes
+// more rarely, or has a quota of his own, may write behind the last look. The client's user needs
 // DESCRIBE_CONFIGS and ALTER_CONFIGS on the cluster. The client is the caller's.
-func Quota(client *kgo.Client) mirror.Fence { return quotaFence{client: client} }
+func Quota(client *kgo.Client) mirror.Fence { return quotaFence{onCluster: onCluster{client}} }
 
 type quotaFence struct {
-	client *kgo.Client
+	onCluster
 	memory quotaMemory
 }
 
@@ -32,8 +33,10 @@ type quotaMemory struct {
 }
 
 var (
-	_ mirror.FenceMemory = quotaFence{}
-	_ mirror.FenceAdvice = quotaFence{}
+	_ mirror.FenceMemory  = quotaFence{}
+	_ mirror.FenceAdvice  = quotaFence{}
+	_ mirror.FenceCluster = quotaFence{}
+	_ mirror.FenceSlows   = quotaFence{}
 )
 
 // defaults are the entities whose quotas are those of everybody without one of his own, by what kafka-configs.sh calls them.
@@ -119,6 +122,9 @@ func (f quotaFence) alter(ctx context.Context, to func(name string) kadm.AlterCl
 	}
 	return nil
 }
+
+// OnlySlows is true.
+func (f quotaFence) OnlySlows() bool { return true }
 
 // Limits says whom the quotas do not stop.
 func (f quotaFence) Limits() []string {

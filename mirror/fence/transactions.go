@@ -21,13 +21,44 @@ import (
 // anything is aborted, every partition gets the marker, and one that is about to commit commits. That needs WRITE on the transactional id. One that no coordinator knows is hanging: its partitions get
 // an ABORT each from their leaders, as kafka-transactions.sh abort has it, which needs CLUSTER_ACTION or, from Kafka 4.0, ALTER on the cluster. Both need DESCRIBE on the transactional ids and READ on
 // the topics. The client is the caller's.
-func Transactions(client *kgo.Client) mirror.TransactionEnder { return transactions{client} }
+func Transactions(client *kgo.Client) mirror.TransactionEnder { return transactions{onCluster{client}} }
 
-type transactions struct{ client *kgo.Client }
+type transactions struct{ onCluster }
 
-// ending is a producer with an open transaction.
-type ending struct {
-	epoch, coordinatorEpoch map[mirror.TopicPartition]int32
+var _ mirror.FenceCluster = transactions{}
+
+// openAt is a producer that has a transaction open in one partition.
+type openAt struct {
+	mirror.TopicPartition
+	producerID int64
+}
+
+// begun is that transaction.
+type begun struct {
+	start                   int64
+	epoch, coordinatorEpoch int32
+}
+
+// lookFor returns what is open in the partitions, at their leaders.
+func lookFor(ctx context.Context, admin *kadm.Client, partitions kadm.TopicsSet) (map[openAt]begun, error) {
+	described, err := admin.DescribeProducers(ctx, partitions)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the producers: %w", err)
+	}
+	found := map[openAt]begun{}
+	for _, topic := range described {
+		for _, p := range topic.Partitions {
+			if p.Err != nil {
+				return nil, fmt.Errorf("looking at the producers of %s-%d: %w", p.Topic, p.Partition, p.Err)
+			}
+			for _, x := range p.ActiveProducers {
+				if x.CurrentTxnStartOffset >= 0 { // else it has ended
+					found[openAt{mirror.TopicPartition{Topic: x.Topic, Partition: x.Partition}, x.ProducerID}] = begun{x.CurrentTxnStartOffset, int32(x.ProducerEpoch), x.CoordinatorEpoch}
+				}
+			}
+		}
+	}
+	return found, nil
 }
 
 func (t transactions) AbortTransactions(ctx context.Context, open []mirror.OpenTransaction) error {
@@ -36,28 +67,19 @@ func (t transactions) AbortTransactions(ctx context.Context, open []mirror.OpenT
 	for _, o := range open {
 		partitions.Add(o.Topic, o.Partition)
 	}
-	described, err := admin.DescribeProducers(ctx, partitions)
+	found, err := lookFor(ctx, admin, partitions)
 	if err != nil {
-		return fmt.Errorf("looking at the producers: %w", err)
+		return err
 	}
-	producers := map[int64]ending{}
 	var ids []int64
-	for _, topic := range described {
-		for _, p := range topic.Partitions {
-			if p.Err != nil {
-				return fmt.Errorf("looking at the producers of %s-%d: %w", p.Topic, p.Partition, p.Err)
-			}
-			for _, x := range p.ActiveProducers {
-				if x.CurrentTxnStartOffset < 0 {
-					continue // it has ended
-				}
-				if _, known := producers[x.ProducerID]; !known {
-					producers[x.ProducerID] = ending{map[mirror.TopicPartition]int32{}, map[mirror.TopicPartition]int32{}}
-					ids = append(ids, x.ProducerID)
-				}
-				tp := mirror.TopicPartition{Topic: x.Topic, Partition: x.Partition}
-				producers[x.ProducerID].epoch[tp], producers[x.ProducerID].coordinatorEpoch[tp] = int32(x.ProducerEpoch), x.CoordinatorEpoch
-			}
+	for at, x := range found {
+		// Of a producer that is named, what began behind the named transaction is its next one.
+		if !slices.ContainsFunc(open, func(o mirror.OpenTransaction) bool {
+			return o.TopicPartition == at.TopicPartition && (o.ProducerID == mirror.Unknown || o.ProducerID == at.producerID && x.start <= o.FirstOffset)
+		}) {
+			delete(found, at)
+		} else if !slices.Contains(ids, at.producerID) {
+			ids = append(ids, at.producerID)
 		}
 	}
 	if len(ids) == 0 {
@@ -78,11 +100,19 @@ func (t transactions) AbortTransactions(ctx context.Context, open []mirror.OpenT
 		}
 		ids = slices.DeleteFunc(ids, func(id int64) bool { return id == l.ProducerID })
 	}
+	if len(ids) == 0 {
+		return errors.Join(errs...)
+	}
+	// Its coordinator may have ended it between the two answers, and its producer may have begun another one. Only what is open still, from the same offset on, hangs.
+	still, err := lookFor(ctx, admin, partitions)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
 	var markers []kadm.TxnMarkers
-	for _, id := range ids {
-		for tp, epoch := range producers[id].epoch {
-			m := kadm.TxnMarkers{ProducerID: id, ProducerEpoch: int16(epoch), CoordinatorEpoch: producers[id].coordinatorEpoch[tp], Topics: kadm.TopicsSet{}}
-			m.Topics.Add(tp.Topic, tp.Partition)
+	for at, x := range found {
+		if now, there := still[at]; slices.Contains(ids, at.producerID) && there && now.start == x.start {
+			m := kadm.TxnMarkers{ProducerID: at.producerID, ProducerEpoch: int16(now.epoch), CoordinatorEpoch: now.coordinatorEpoch, Topics: kadm.TopicsSet{}}
+			m.Topics.Add(at.Topic, at.Partition)
 			markers = append(markers, m)
 		}
 	}

@@ -89,6 +89,11 @@ when asking again is refused, and when the keys have been written again since. A
 request that comes late must not end it (KIP-890). After a claim whose outcome is unknown, the session's next update initialises control too, whatever its keys are: the
 claim may have changed some of its own.
 
+A broker that stands still (its process is stopped, its machine hangs: connections stay up and nothing is answered) is waited for no longer than the cluster leaves it its office. Once a
+second without an answer others are asked who leads the partitions, or coordinates the id, now; if that is another one, the request is given up and has no answer, in all that is said above:
+what is decided on a produce that was given up is decided anew, in a transaction of its own, and the end of a transaction is asked for again at the new coordinator. As long as it is not
+another one, a slow broker is waited for: time alone would end transactions whose markers the old leader has to write, which holds up the id for as long as that one does not answer.
+
 Order: what Log.Update decides on may be changed meanwhile by sessions that write their own keys; such an update counts as one before theirs.
 
 # Reading

@@ -80,6 +80,13 @@ func (e *BeginError) Unwrap() error { return e.Err }
 // Is finds keyedlog.ErrNothingWritten.
 func (e *BeginError) Is(target error) bool { return target == keyedlog.ErrNothingWritten }
 
+// unwrittenError: the call has ended before what it decided was committed, and nothing of that will be. It is keyedlog.ErrNothingWritten to errors.Is.
+type unwrittenError struct{ err error }
+
+func (e *unwrittenError) Error() string        { return e.err.Error() }
+func (e *unwrittenError) Unwrap() error        { return e.err }
+func (e *unwrittenError) Is(target error) bool { return target == keyedlog.ErrNothingWritten }
+
 // SilentError: no broker has answered since the call began. It unwraps to the context's error and to the last answer of the network.
 type SilentError struct {
 	Seeds     []string

@@ -12,6 +12,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/clustermirror/clustermirror/internal/asking"
+	"github.com/clustermirror/clustermirror/internal/topicreader"
 )
 
 // producer is one initialisation of a transactional id. Its methods are called one at a time. After an error it must not be used again before another init.
@@ -63,12 +66,10 @@ func (p *producer) ask(ctx context.Context, req kmsg.Request, code func(kmsg.Res
 		case err != nil:
 			last = err
 		default:
-			resp, err = p.store.client.Broker(int(node)).Request(ctx, req)
+			resp, err = p.store.askCoordinator(ctx, p.id, node, req)
 			if err != nil {
 				last = requestFailed(what, err)
 				lost, p.lost = true, true
-				p.store.forgetCoordinator(p.id)
-				p.store.askForBrokers(ctx)
 				break
 			}
 			switch e := kerr.ErrorForCode(code(resp)); {
@@ -221,9 +222,11 @@ func (p *producer) produce(ctx context.Context, update string, of int, by map[pl
 	}
 	for _, round := range rounds {
 		requests := make(map[int32]*kmsg.ProduceRequest)
+		leads := make(map[int32][]topicreader.Lead)
 		sent := make(map[place][]*output)
 		for _, w := range round {
-			leader := p.store.leader(w.at)
+			lead := p.store.lead(w.at)
+			leader := lead.Leader
 			if leader < 0 {
 				return again("%s-%d has no leader now", w.at.topic, w.at.partition)
 			}
@@ -243,6 +246,7 @@ func (p *producer) produce(ctx context.Context, update string, of int, by map[pl
 				req.Topics = append(req.Topics, t)
 			}
 			req.Topics[i].Partitions = append(req.Topics[i].Partitions, tp)
+			leads[leader] = append(leads[leader], lead)
 			sent[w.at] = w.records
 		}
 		type answer struct {
@@ -252,7 +256,8 @@ func (p *producer) produce(ctx context.Context, update string, of int, by map[pl
 		answers := make(chan answer, len(requests))
 		for leader, req := range requests {
 			go func() {
-				resp, err := p.store.client.Broker(int(leader)).Request(ctx, req)
+				moved := func(ctx context.Context) bool { return topicreader.Moved(ctx, p.store.client, leads[leader]) }
+				resp, err := asking.Holder(ctx, p.store.client, leader, req, 0, moved)
 				answers <- answer{resp, err}
 			}()
 		}

@@ -65,8 +65,8 @@ func (s *Store) readLocked(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	stale := false
-	for _, leader := range s.leaders {
-		stale = stale || leader < 0
+	for _, lead := range s.leaders {
+		stale = stale || lead.Leader < 0
 	}
 	s.mu.Unlock()
 	if stale || time.Since(in.asked) > leadersAfter {
@@ -156,7 +156,7 @@ func (s *Store) show(in *reading) {
 	clear(s.leaders)
 	for _, topic := range s.topics() {
 		for p := range in.reader.Partitions(topic) {
-			s.leaders[place{topic, p}] = in.reader.Leader(topic, p)
+			s.leaders[place{topic, p}] = in.reader.Lead(topic, p)
 		}
 	}
 	if in.records.waiting == 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/clustermirror/clustermirror/internal/asking"
 	"github.com/clustermirror/clustermirror/internal/topicreader"
 	"github.com/clustermirror/clustermirror/keyedlog"
 )
@@ -46,7 +48,7 @@ type Store struct {
 	version      int64
 	statePlaces  int32 // in how many partitions keys of states lie; 0: there is no such topic
 	layout       bool  // a record says so
-	leaders      map[place]int32
+	leaders      map[place]topicreader.Lead
 	coordinators map[string]int32
 	sessions     map[*session]struct{}
 	closed       bool
@@ -83,7 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, reading: newLock(), writing: newLock(), checking: newLock(), vetted: make(map[string]vetted), told: make(map[string]bool),
-		records: newRecords(), leaders: make(map[place]int32),
+		records: newRecords(), leaders: make(map[place]topicreader.Lead),
 		coordinators: make(map[string]int32), sessions: make(map[*session]struct{}), changed: make(chan struct{}),
 	}
 	if s.client, err = cfg.client(); err != nil {
@@ -227,6 +229,9 @@ func (s *Store) Update(ctx context.Context, decide func(keyedlog.View) ([]keyedl
 	})
 	if err == nil && wrote {
 		s.notify()
+	}
+	if mayRepeat(err) || ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, keyedlog.ErrOutcomeUnknown) { // the call has ended, and transact would have said that a commit may have been made
+		return &unwrittenError{err}
 	}
 	return err
 }
@@ -397,25 +402,28 @@ func (s *Store) Close() error {
 const noTopic = -2
 
 // leader is who leads a partition as far as is known, -1 nobody, noTopic if there is no such topic.
-func (s *Store) leader(at place) int32 {
+func (s *Store) leader(at place) int32 { return s.lead(at).Leader }
+
+func (s *Store) lead(at place) topicreader.Lead {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if leader, ok := s.leaders[at]; ok {
-		return leader
+	if lead, ok := s.leaders[at]; ok {
+		return lead
 	}
-	return noTopic
+	return topicreader.Lead{Topic: at.topic, Partition: at.partition, Leader: noTopic, Epoch: -1}
 }
 
 // forgetLeaders makes the next reading ask for them.
 func (s *Store) forgetLeaders() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for at := range s.leaders {
-		s.leaders[at] = -1
+	for at, lead := range s.leaders {
+		lead.Leader = -1
+		s.leaders[at] = lead
 	}
 }
 
-// coordinator is the broker that coordinates a transactional id.
+// coordinator is the broker that coordinates a transactional id, as far as is known.
 func (s *Store) coordinator(ctx context.Context, id string) (int32, error) {
 	s.mu.Lock()
 	node, ok := s.coordinators[id]
@@ -423,9 +431,23 @@ func (s *Store) coordinator(ctx context.Context, id string) (int32, error) {
 	if ok {
 		return node, nil
 	}
-	req := kmsg.NewPtrFindCoordinatorRequest()
-	req.CoordinatorKey, req.CoordinatorKeys, req.CoordinatorType = id, []string{id}, 1
-	resp, err := req.RequestWith(ctx, s.client)
+	node, err := s.findCoordinator(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.coordinators[id] = node
+	return node, nil
+}
+
+// findCoordinator asks the cluster.
+func (s *Store) findCoordinator(ctx context.Context, id string) (int32, error) {
+	resp, err := asking.Any[*kmsg.FindCoordinatorResponse](ctx, s.client, func() kmsg.Request {
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.CoordinatorKey, req.CoordinatorKeys, req.CoordinatorType = id, []string{id}, 1
+		return req
+	})
 	if err != nil {
 		return 0, requestFailed("FindCoordinator of "+id, err)
 	}
@@ -436,21 +458,47 @@ func (s *Store) coordinator(ctx context.Context, id string) (int32, error) {
 	if err := kerr.ErrorForCode(code); err != nil {
 		return 0, transactionFailed(id, "", code)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.coordinators[id] = node
 	return node, nil
+}
+
+// askCoordinator sends a request about a transactional id to its coordinator. Without an answer the coordinator is asked for anew next time.
+func (s *Store) askCoordinator(ctx context.Context, id string, broker int32, req kmsg.Request) (kmsg.Response, error) {
+	next := int32(-1)
+	resp, err := asking.Holder(ctx, s.client, broker, req, 0, func(ctx context.Context) bool {
+		now, err := s.findCoordinator(ctx, id)
+		if err != nil || now == broker {
+			return false
+		}
+		next = now
+		return true
+	})
+	switch {
+	case err == nil:
+	case errors.As(err, new(*asking.MovedError)):
+		s.forgetCoordinator(id)
+		s.mu.Lock()
+		s.coordinators[id] = next
+		s.mu.Unlock()
+	default:
+		s.forgetCoordinator(id)
+		s.askForBrokers(ctx)
+	}
+	return resp, err
 }
 
 // askForBrokers lets the client learn addresses anew: a broker may have moved. If nobody answers, the next request says so.
 func (s *Store) askForBrokers(ctx context.Context) {
-	req := kmsg.NewPtrMetadataRequest()
-	req.Topics = []kmsg.MetadataRequestTopic{}
-	_, _ = req.RequestWith(ctx, s.client)
+	_, _ = asking.Any[*kmsg.MetadataResponse](ctx, s.client, func() kmsg.Request {
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = []kmsg.MetadataRequestTopic{}
+		return req
+	})
 }
 
+// forgetCoordinator makes whoever asks for the coordinator of an id next ask the cluster. A broker that did not answer for one id is asked for no other one before.
 func (s *Store) forgetCoordinator(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.coordinators, id)
+	node, ok := s.coordinators[id]
+	maps.DeleteFunc(s.coordinators, func(_ string, other int32) bool { return ok && other == node })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/clustermirror/clustermirror/internal/asking"
 	"github.com/clustermirror/clustermirror/internal/topicreader"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/statemachine"
@@ -165,13 +166,15 @@ const leastMessageBytes = maxBatchBytes + 1<<10
 // vet refuses topics that are not compacted, that forget tombstones too soon, or that take small batches only. Whoever may not describe their configuration
 // goes without that check.
 func (s *Store) vet(ctx context.Context, topics []string) error {
-	req := kmsg.NewPtrDescribeConfigsRequest()
-	for _, name := range topics {
-		r := kmsg.NewDescribeConfigsRequestResource()
-		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"cleanup.policy", "delete.retention.ms", "max.message.bytes"}
-		req.Resources = append(req.Resources, r)
-	}
-	resp, err := req.RequestWith(ctx, s.client)
+	resp, err := asking.Any[*kmsg.DescribeConfigsResponse](ctx, s.client, func() kmsg.Request {
+		req := kmsg.NewPtrDescribeConfigsRequest()
+		for _, name := range topics {
+			r := kmsg.NewDescribeConfigsRequestResource()
+			r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"cleanup.policy", "delete.retention.ms", "max.message.bytes"}
+			req.Resources = append(req.Resources, r)
+		}
+		return req
+	})
 	if err != nil {
 		return requestFailed("DescribeConfigs", err)
 	}

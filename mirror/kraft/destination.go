@@ -68,7 +68,10 @@ type Destination struct {
 	closed bool
 }
 
-var _ mirror.Destination = (*Destination)(nil)
+var (
+	_ mirror.Destination    = (*Destination)(nil)
+	_ mirror.CopyReadTeller = (*Destination)(nil)
+)
 
 // Join registers this process as a broker of the cluster and returns when the controllers do not fence it and every partition that it leads is known again. Nothing of the cluster
 // is changed but the registration: partitions come by CreateTopic and by Log.CloseForWrites. What Preflight finds to be impossible is an error, and then nothing was registered.
@@ -397,6 +400,9 @@ func (d *Destination) partitionOf(tp mirror.TopicPartition, id mirror.TopicID) (
 
 // ClusterID is the cluster's id.
 func (d *Destination) ClusterID(context.Context) (string, error) { return d.cluster, nil }
+
+// CopiesAreRead says whether clients can read topics while they are mirrored (Config.Clients).
+func (d *Destination) CopiesAreRead() bool { return d.cfg.Clients != nil }
 
 // Topic looks a topic up in the metadata: looking never creates one (F-31).
 func (d *Destination) Topic(ctx context.Context, name string) (mirror.Topic, error) {

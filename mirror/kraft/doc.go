@@ -167,6 +167,8 @@
 // # Limits
 //
 //   - Brokers need a listener of their own (inter.broker.listener.name) that no client uses: clients of a listener are told of every broker that has it.
+//   - A consistent cut (mirror.TornCut) is of the partitions that one process leads. Of a mirror whose topics are several processes', none is cut, and the failover says so. The brokers follow a cut as every other, by
+//     leader epochs: they truncate before they are counted as having the markers behind it. One that is dead meanwhile follows when it is back.
 //   - Without Config.Clients mirrored topics cannot be read before the failover: admin tools on other listeners see LISTENER_NOT_FOUND for them, clients wait and time out.
 //   - With it, brokers that ask clients for certificates (mutual TLS) are refused, consumers have to follow KIP-392 (Java from 2.4 on), and share groups do not read mirrored topics.
 //   - On a cluster whose operator manages brokers by their ids (Strimzi takes every unknown id out at each reconciliation) the process is unregistered again and again. It does not

@@ -410,3 +410,11 @@ func (p *producerIDs) close() {
 	}
 	p.clients = nil
 }
+
+// NextProducerID is the first id that the controllers have not given out: mirror.ProducerIDTeller.
+func (d *Destination) NextProducerID(context.Context) (int64, error) {
+	if err := d.usable(); err != nil {
+		return 0, err
+	}
+	return d.producers.next(), nil
+}

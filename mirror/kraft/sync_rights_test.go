@@ -100,7 +100,7 @@ func (s *syncing) works() (works []string) {
 	return works
 }
 
-// TestRealKafkaSyncRights: with exactly Rights and SyncRights all of metadata sync works, and nothing is sent but what SECURITY.md lists; each right that it uses is the only one that
+// TestRealKafkaSyncRights: with exactly Rights and SyncRights all of metadata sync works, and nothing is sent but what SECURITY.md lists for this cluster; each right that it uses is the only one that
 // MissingRights names when it is taken away, and then exactly what it is for does not work.
 func TestRealKafkaSyncRights(t *testing.T) {
 	c := plainCluster(t)

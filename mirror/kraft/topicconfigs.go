@@ -15,7 +15,24 @@ import (
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
-var _ mirror.TopicConfigWriter = (*Destination)(nil)
+var (
+	_ mirror.TopicConfigWriter     = (*Destination)(nil)
+	_ mirror.EffectiveConfigReader = (*Destination)(nil)
+)
+
+// EffectiveConfigs asks the stock brokers for settings of topics as they count now, their own defaults included: these are in no metadata. The principal needs DESCRIBE_CONFIGS on the topics.
+func (d *Destination) EffectiveConfigs(ctx context.Context, topics []string, names ...string) (map[string]mirror.TopicConfigs, error) {
+	if err := d.usable(); err != nil {
+		return nil, err
+	}
+	ctx, stop := d.cfg.bounded(ctx)
+	defer stop()
+	found, err := d.metadataClient.EffectiveConfigs(ctx, topics, names...)
+	if err != nil {
+		return nil, fmt.Errorf("kraft: reading settings of topics: %w", err)
+	}
+	return found, nil
+}
 
 // TopicConfigs reads the settings of topics from the metadata that this process follows: no request is made, and no right is needed. Of min.insync.replicas and
 // unclean.leader.election.enable a mirrored topic shows what it will have when it is stopped.

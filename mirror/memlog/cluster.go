@@ -62,6 +62,7 @@ type Cluster struct {
 	unreachable  bool           // as a source
 	groups       map[string]*group
 	refused      map[string]string // settings, and the words
+	defaults     map[string]string // settings of topics that say nothing themselves
 	authorizer   bool
 	rules        map[mirror.ACL]struct{}
 	denied       map[mirror.Right]struct{}
@@ -106,7 +107,7 @@ func New(cfg Config) *Cluster {
 	}
 	c := &Cluster{
 		cfg: cfg, done: make(chan struct{}), topics: map[string]*topic{}, generations: map[string]int{}, stopped: map[int32]bool{},
-		fetchers: map[*fetcher]struct{}{}, wants: mirror.NewMemoryControl(), groups: map[string]*group{}, refused: map[string]string{}, rules: map[mirror.ACL]struct{}{},
+		fetchers: map[*fetcher]struct{}{}, wants: mirror.NewMemoryControl(), groups: map[string]*group{}, refused: map[string]string{}, defaults: map[string]string{}, rules: map[mirror.ACL]struct{}{},
 	}
 	c.maxBatch.Store(int64(cfg.MaxBatchBytes))
 	return c

@@ -169,3 +169,10 @@ func (p *Producer) end(ctx context.Context, kind batch.ControlType) error {
 	}
 	return nil
 }
+
+// NextProducerID is mirror.ProducerIDTeller's.
+func (c *Cluster) NextProducerID(context.Context) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nextProducer, nil
+}

@@ -82,6 +82,28 @@ func (c *Cluster) alter(topic string, change mirror.TopicConfigChange) error {
 
 // TopicConfigs reads the settings of topics.
 func (c *Cluster) TopicConfigs(ctx context.Context, topics []string) (map[string]mirror.TopicConfigs, error) {
+	return c.readConfigs(ctx, topics, func(t *topic) map[string]string { return t.configs })
+}
+
+// EffectiveConfigs reads settings of topics as they count, with those of SetDefaultConfig. To hooks it is Metadata.TopicConfigs too.
+func (c *Cluster) EffectiveConfigs(ctx context.Context, topics []string, names ...string) (map[string]mirror.TopicConfigs, error) {
+	return c.readConfigs(ctx, topics, func(t *topic) map[string]string {
+		values := maps.Clone(c.defaults)
+		maps.Copy(values, t.configs)
+		maps.DeleteFunc(values, func(name, _ string) bool { return !slices.Contains(names, name) })
+		return values
+	})
+}
+
+// SetDefaultConfig sets what topics have that say nothing themselves, as the settings of brokers do.
+func (c *Cluster) SetDefaultConfig(name, value string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.defaults[name] = value
+}
+
+// readConfigs reads what of says of each topic, under mu.
+func (c *Cluster) readConfigs(ctx context.Context, topics []string, of func(*topic) map[string]string) (map[string]mirror.TopicConfigs, error) {
 	found := make(map[string]mirror.TopicConfigs, len(topics))
 	err := c.metadata(ctx, Call{Operation: "Metadata.TopicConfigs"}, "describe topic settings", func() error {
 		for _, name := range topics {
@@ -92,7 +114,7 @@ func (c *Cluster) TopicConfigs(ctx context.Context, topics []string) (map[string
 			case t == nil:
 			default:
 				values := map[string]string{}
-				maps.Copy(values, t.configs)
+				maps.Copy(values, of(t))
 				found[name] = mirror.TopicConfigs{Values: values}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,13 @@ type RunnerOptions struct {
 	Every   time.Duration // a pass over a partition begins so long after the one before began, at the earliest [1 h]
 	Pause   time.Duration // between rounds, and before a list of targets that failed is asked for again [1 s]
 	Listed  int           // reports, errors each, that a round lists [16]
+	// Looked is told what each turn of a partition came to, when its pass began, and Verify's error. May be nil.
+	Looked func(r Report, began time.Time, err error)
+	// Await is called before a turn and before each read of it, and returns when the partition may be read. With an error the turn ends, and the next one goes on from there [at once].
+	Await func(ctx context.Context, tp mirror.TopicPartition) error
+	// Settle is called when a mismatch or a hole was seen for the first time, and may wait until both sides are at rest. Then the place is compared again; only if it is not the same then either, or at the
+	// end of another pass, it is a finding. With an error, or where it was the same, the pass begins anew [what is seen is a finding].
+	Settle func(ctx context.Context, tp mirror.TopicPartition) error
 	// Places are where an earlier Runner stood (Runner.Places).
 	Places map[mirror.TopicPartition]*Resume
 }
@@ -73,9 +81,11 @@ type Runner struct {
 
 // place is where a partition's pass is.
 type place struct {
-	resume *Resume // nil: between passes
-	began  time.Time
-	passes int // that began
+	resume  *Resume // nil: between passes
+	began   time.Time
+	passes  int   // that began
+	found   int64 // what Report.lastWrong was of the last finding; mirror.Unknown: none
+	doubted int64 // what it was where it could not be confirmed; mirror.Unknown: none
 }
 
 // NewRunner returns a runner that does nothing before Run. An error says what of the options is missing.
@@ -83,6 +93,10 @@ func NewRunner(o RunnerOptions) (*Runner, error) {
 	if o.Targets == nil || o.Report == nil {
 		return nil, errors.New("verify: RunnerOptions.Targets and Report are needed")
 	}
+	return newRunner(o), nil
+}
+
+func newRunner(o RunnerOptions) *Runner {
 	o.Turn = cmp.Or(max(0, o.Turn), 64<<20)
 	o.Every = cmp.Or(max(0, o.Every), time.Hour)
 	o.Pause = cmp.Or(max(0, o.Pause), time.Second)
@@ -92,10 +106,10 @@ func NewRunner(o RunnerOptions) (*Runner, error) {
 	r := &Runner{o: o, places: map[mirror.TopicPartition]*place{}}
 	for tp, resume := range o.Places {
 		if resume != nil {
-			r.places[tp] = &place{resume: resume, began: o.Options.Clock.Now(), passes: 1}
+			r.places[tp] = &place{resume: resume, began: o.Options.Clock.Now(), passes: 1, found: mirror.Unknown, doubted: mirror.Unknown}
 		}
 	}
-	return r, nil
+	return r
 }
 
 // Places are where the passes stand that have begun and not ended, for a Runner of a later process. Not while Run runs.
@@ -150,7 +164,7 @@ func (r *Runner) round(ctx context.Context, round *Round) error {
 		p := r.places[tp]
 		now := r.o.Options.Clock.Now()
 		if p == nil {
-			p = &place{}
+			p = &place{found: mirror.Unknown, doubted: mirror.Unknown}
 			r.places[tp] = p
 		}
 		if p.resume == nil {
@@ -173,16 +187,51 @@ func (r *Runner) round(ctx context.Context, round *Round) error {
 
 // turn verifies a part of a partition. Its error is the context's.
 func (r *Runner) turn(ctx context.Context, round *Round, t Target, p *place) error {
+	defer t.close()
 	o := r.o.Options
 	o.Compacted, o.Resume = t.Compacted, p.resume
-	before := int64(0)
-	if p.resume != nil {
-		before = p.resume.Report.Read
+	tp := t.A.Partition()
+	if r.o.Await != nil {
+		o.limit.await = func(ctx context.Context) error { return r.o.Await(ctx, tp) }
 	}
-	rep, err := Verify(ctx, t.A, t.B, o)
-	p.resume = rep.Resume
+	before, rep, err := int64(0), Report{Partition: tp}, o.limit.wait(ctx)
+	if p.resume != nil {
+		before, rep = p.resume.Report.Read, p.resume.Report
+		rep.Resume = p.resume
+	}
+	if err == nil {
+		rep, err = Verify(ctx, t.A, t.B, o)
+	}
 	round.Looked++
 	round.Read += rep.Read - before
+	if ctx.Err() != nil {
+		p.resume = rep.Resume
+		return ctx.Err()
+	}
+	if doubt := r.doubts(ctx, t, o, p, &rep); doubt != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		p.resume, p.passes = nil, 0 // what was seen counts for nothing
+		rep, err = Report{Partition: tp, From: rep.From, To: rep.To, At: rep.From, A: rep.A, B: rep.B, Read: rep.Read}, doubt
+	} else {
+		p.resume = rep.Resume
+		r.count(round, &rep)
+	}
+	if err != nil {
+		if p.resume == nil {
+			p.passes = 0 // it did not even begin, or begins anew: it is due
+		}
+		r.failed(round, err)
+	}
+	if r.o.Looked != nil {
+		r.o.Looked(rep, p.began, err)
+	}
+	return nil
+}
+
+// count notes what a turn came to.
+func (r *Runner) count(round *Round, rep *Report) {
 	if rep.Complete || rep.Mismatch != nil {
 		round.Completed++
 	}
@@ -193,18 +242,47 @@ func (r *Runner) turn(ctx context.Context, round *Round, t Target, p *place) err
 		round.Wrong++
 	}
 	if rep.Wrong() || len(rep.Uncomparable) > 0 {
-		r.found(round, rep)
+		r.found(round, *rep)
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+}
+
+// doubts looks at a mismatch or a hole once more before it is told for the first time. Its error says why it is not told now.
+func (r *Runner) doubts(ctx context.Context, t Target, o Options, p *place, rep *Report) error {
+	first, to := rep.lastWrong()
+	if first == mirror.Unknown {
+		if rep.Complete {
+			p.found, p.doubted = mirror.Unknown, mirror.Unknown
 		}
-		if p.resume == nil {
-			p.passes = 0 // it did not even begin: it is due
-		}
-		r.failed(round, err)
+		return nil
 	}
-	return nil
+	if r.o.Settle == nil || first == p.found || first == p.doubted {
+		p.found, p.doubted = first, mirror.Unknown
+		return nil
+	}
+	if err := r.o.Settle(ctx, rep.Partition); err != nil {
+		return fmt.Errorf("it looked different at offset %d, and that could not be looked at again: %w", first, err)
+	}
+	o.From, o.To, o.Resume = first, to, nil
+	again, err := Verify(ctx, t.A, t.B, o)
+	rep.Read += again.Read
+	switch {
+	case again.Wrong():
+		p.found, p.doubted = first, mirror.Unknown
+		return nil
+	case err != nil:
+		return fmt.Errorf("it looked different at offset %d, and that could not be looked at again: %w", first, err)
+	}
+	p.doubted = first
+	return fmt.Errorf("it looked different at offset %d, and did not when it was looked at again; it is compared anew", first)
+}
+
+// close ends the connections of sides that have some.
+func (t *Target) close() {
+	for _, side := range []Side{t.A, t.B} {
+		if c, ok := side.(io.Closer); ok {
+			_ = c.Close() // it was only read
+		}
+	}
 }
 
 func (r *Runner) found(round *Round, rep Report) {

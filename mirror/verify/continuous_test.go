@@ -175,3 +175,118 @@ func TestARunnerNeedsTargetsAndAReport(t *testing.T) {
 		t.Error("it was made of nothing")
 	}
 }
+
+// pairOf lists one pair of logs.
+func pairOf(a, b *disk) func(context.Context) ([]Target, error) {
+	return func(context.Context) ([]Target, error) { return []Target{{A: a, B: b}}, nil }
+}
+
+// What looks different is looked at once more when the sides are at rest, before it is told: a copy that follows its source meanwhile is no finding, and is compared anew.
+func TestWhatIsTheSameWhenTheSidesAreAtRestIsNoFinding(t *testing.T) {
+	a, b := four(), four()
+	b.batches[1][70]++
+	var told []string
+	settled := 0
+	rounds, _ := running(t, 2, RunnerOptions{
+		Options: Options{Clock: &slept{}}, Targets: pairOf(a, b),
+		Settle: func(context.Context, mirror.TopicPartition) error {
+			settled++
+			b.batches[1][70]--
+			return nil
+		},
+		Looked: func(r Report, _ time.Time, err error) { told = append(told, fmt.Sprint(r.Wrong(), r.Equal(), err)) },
+	})
+	if rounds[0].Wrong != 0 || len(rounds[0].Failed) != 1 || rounds[1].Equal != 1 || settled != 1 {
+		t.Errorf("settled %d times, %v", settled, rounds)
+	}
+	if want := []string{"false false it looked different at offset 13, and did not when it was looked at again; it is compared anew", "false true <nil>"}; !slices.Equal(told, want) {
+		t.Errorf("%q", told)
+	}
+}
+
+// What still is different is told, each time, and waited for once only.
+func TestWhatIsDifferentWhenTheSidesAreAtRestIsAFinding(t *testing.T) {
+	for name, damage := range map[string]func(*disk){
+		"mismatch": func(b *disk) { b.batches[1][70]++ },
+		"hole":     func(b *disk) { b.batches, b.last = slices.Delete(b.batches, 1, 2), slices.Delete(b.last, 1, 2) },
+	} {
+		a, b := four(), four()
+		damage(b)
+		settled := 0
+		rounds, _ := running(t, 3, RunnerOptions{
+			Options: Options{Clock: &slept{}}, Every: time.Second, Targets: pairOf(a, b),
+			Settle: func(context.Context, mirror.TopicPartition) error { settled++; return nil },
+		})
+		for _, r := range rounds {
+			if r.Wrong != 1 || len(r.Failed) != 0 {
+				t.Errorf("%s: %s", name, r)
+			}
+		}
+		if settled != 1 {
+			t.Errorf("%s: settled %d times", name, settled)
+		}
+	}
+}
+
+// Where it cannot be looked at again nothing is told. A difference that only whole passes show is told when the second one has shown it.
+func TestWhatCannotBeLookedAtAgainIsNoFinding(t *testing.T) {
+	busy := errors.New("not at rest")
+	a, b := four(), four()
+	b.batches[1][70]++
+	rounds, _ := running(t, 2, RunnerOptions{Options: Options{Clock: &slept{}}, Targets: pairOf(a, b), Settle: func(context.Context, mirror.TopicPartition) error { return busy }})
+	for _, r := range rounds {
+		if r.Wrong != 0 || len(r.Failed) != 1 || !errors.Is(r.Failed[0], busy) {
+			t.Errorf("%s", r)
+		}
+	}
+	passes := 0
+	rounds, _ = running(t, 2, RunnerOptions{
+		Options: Options{Clock: &slept{}}, Targets: func(context.Context) ([]Target, error) {
+			passes++
+			b.batches[1][70] = a.batches[1][70] + 1
+			return []Target{{A: a, B: b}}, nil
+		},
+		Settle: func(context.Context, mirror.TopicPartition) error { b.batches[1][70] = a.batches[1][70]; return nil },
+	})
+	if rounds[0].Wrong != 0 || rounds[1].Wrong != 1 {
+		t.Errorf("%v", rounds)
+	}
+}
+
+// Whoever waits for a partition to be read is asked before each read, and an error ends the turn: the next one goes on from there.
+func TestATurnEndsWhereItMayNotBeRead(t *testing.T) {
+	a := many(3000)
+	asked, stop := 0, errors.New("not now")
+	var at []int64
+	rounds, _ := running(t, 3, RunnerOptions{
+		Options: Options{Clock: &slept{}, Piece: 20_000}, Targets: pairOf(a, a.clone()),
+		Await: func(context.Context, mirror.TopicPartition) error {
+			if asked++; asked == 30 {
+				return stop
+			}
+			return nil
+		},
+		Looked: func(r Report, began time.Time, err error) { at = append(at, r.At) },
+	})
+	if !errors.Is(rounds[0].Failed[0], stop) || rounds[1].Equal != 1 || at[0] == 0 || at[0] >= at[1] {
+		t.Errorf("%v, %v", rounds, at)
+	}
+}
+
+// A side that keeps a connection loses it when its turn is over.
+func TestARunnerClosesSides(t *testing.T) {
+	closed := 0
+	running(t, 2, RunnerOptions{Options: Options{Clock: &slept{}}, Every: time.Second, Targets: func(context.Context) ([]Target, error) {
+		return []Target{{A: closing{four(), &closed}, B: four()}}, nil
+	}})
+	if closed != 2 {
+		t.Errorf("closed %d times", closed)
+	}
+}
+
+type closing struct {
+	*disk
+	n *int
+}
+
+func (c closing) Close() error { *c.n++; return nil }

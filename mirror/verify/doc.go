@@ -53,14 +53,17 @@ the oldest record.
 # What is not proved
 
   - Anything at or above To, or below From. Report.A and B have the bounds.
-  - That a topic is not compacted whose own settings do not say so, where the brokers' default (log.cleanup.policy) does: a Verifier looks at the topic's settings. What the cleaner took is a hole then.
+  - That a topic was never compacted: a Verifier goes by the cleanup.policy that counts now on either side, the brokers' default (log.cleanup.policy) included where the cluster tells it
+    (mirror.EffectiveConfigReader). What a cleaner took under an earlier policy is a hole then.
   - That records which both sides hold are what a producer sent: a batch that is damaged alike on both sides is equal.
   - With compaction: that a superseded record went by the cleaner and not by damage. No reader of a compacted topic may rely on such a record. The same holds for an expired tombstone, and for what
     only one side has: it is checked by its checksum alone, which leaves out base offset and leader epoch.
   - With compaction: the largest timestamp of a batch that was emptied, and the attributes byte of records, which Kafka does not use.
   - With compaction: that base offsets are right of several batches in a row that were all moved by the same distance to where the other side's cleaner left a gap.
   - What lies behind the last batch of a log's files, and what no read shows. Order is checked within what reads return.
-  - What followers hold. A LogSide reads the log that the mirror writes; copies on other brokers are read by a Side of their own.
+  - What followers hold. A LogSide reads the log that the mirror writes; copies on other brokers are read by a Side of their own. In a Kafka cluster that a process has joined (mirror/kraft) that log is
+    what the process still has in memory, and else the first broker's that has it with a right checksum: a batch that is damaged on one broker alone may not be seen, and one that is on all of them is an
+    error, as what cannot be read.
 
 # What it costs
 
@@ -76,7 +79,9 @@ Once: Verify. When ctx ends, or Options.MaxBytes are read, the report says what 
 
 	report, err = verify.Verify(ctx, a, b, verify.Options{Resume: report.Resume})
 
-Continuously: a Runner goes over many partitions at one rate, in rounds in which each has a turn, and gives one bounded report a round.
+Continuously: a Runner goes over many partitions at one rate, in rounds in which each has a turn, and gives one bounded report a round. With mirror.Config.VerifyRate a mirror has its copies compared so
+(Verifier.VerifyContinuously): it lists those that are mirrored, lets them be read only while copying does not need the source (RunnerOptions.Await), and where a mismatch or a hole is seen first, waits until the source has
+answered its own fetches again, which has it follow an election (RunnerOptions.Settle); only what is still there then is told. Places are not kept over a restart of that process: passes begin anew.
 
 After a failback: the two clusters have changed roles, and what lies below LMO is the oldest that they share. With mirror.Config.Verifier (Verifier is one) a failback ends with a comparison: what was copied
 since the cut first, which costs the delta alone, then what was there before, for mirror.Config.VerifyBound at most. The new primary is side a. The report has what was found (mirror.Verification).

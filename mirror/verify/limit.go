@@ -31,6 +31,7 @@ type limiter struct {
 	clock Clock
 	rate  int64 // bytes a second, 0: no limit
 	free  time.Time
+	await func(context.Context) error // also waits, in its own way; nil: it does not
 }
 
 // charge notes a read of n bytes.
@@ -44,16 +45,18 @@ func (l *limiter) charge(n int64) {
 	l.free = l.free.Add(time.Duration(float64(n) / float64(l.rate) * float64(time.Second)))
 }
 
-// wait waits until the reads so far are paid for.
+// wait waits until the reads so far are paid for, and the next one may be made.
 func (l *limiter) wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if l.rate <= 0 {
-		return nil
+	if d := l.free.Sub(l.clock.Now()); l.rate > 0 && d > 0 {
+		if err := l.clock.Sleep(ctx, d); err != nil {
+			return err
+		}
 	}
-	if d := l.free.Sub(l.clock.Now()); d > 0 {
-		return l.clock.Sleep(ctx, d)
+	if l.await != nil {
+		return l.await(ctx)
 	}
 	return nil
 }

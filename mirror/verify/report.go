@@ -62,6 +62,7 @@ type Report struct {
 	Partition mirror.TopicPartition
 	A, B      Bounds // as they were when it began
 	From, To  int64  // what both sides held then, within Options: [From, To)
+	Asked     int64  // Options.To: nothing from there on was asked for; 0: no end was named
 	At        int64  // [From, At) was looked at; Complete: At == To and no explanation is waited for
 	Complete  bool
 
@@ -74,6 +75,7 @@ type Report struct {
 	Holes        []Hole             // in the order in which they were found, joined where they touch; at most Options.Findings
 	Uncomparable []Uncomparable     // the same
 	MoreFindings int                // holes and ranges that are not listed any more
+	Uncompared   int64              // offsets of the ranges that cannot be compared, also of those that are not listed
 	Read         int64              // bytes that were read or digested, on both sides together
 	Resume       *Resume            `json:",omitempty"` // how to go on; nil when it is complete, or when there is a mismatch
 }
@@ -81,9 +83,43 @@ type Report struct {
 // Wrong says that something was found that must not be: a mismatch or a hole.
 func (r *Report) Wrong() bool { return r.Mismatch != nil || len(r.Holes) > 0 }
 
-// Equal says that everything that either side held below To, and Options asked for, was compared and is equal, byte by byte or record by record.
+// FirstWrong is the first offset with a mismatch, or in a hole; mirror.Unknown: there is none.
+func (r *Report) FirstWrong() int64 {
+	first := int64(mirror.Unknown)
+	if r.Mismatch != nil {
+		first = r.Mismatch.Offset
+	}
+	for _, h := range r.Holes {
+		if first == mirror.Unknown || h.From < first {
+			first = h.From
+		}
+	}
+	return first
+}
+
+// lastWrong is the newest finding, and up to where it has to be looked at to see it again, 0 for as far as both sides go; mirror.Unknown: there is none.
+func (r *Report) lastWrong() (from, to int64) {
+	if r.Mismatch != nil {
+		return r.Mismatch.Offset, 0
+	}
+	from = mirror.Unknown
+	for _, h := range r.Holes {
+		if h.From > from {
+			from, to = h.From, h.To
+		}
+	}
+	return from, to
+}
+
+// Equal says that everything that either side held below To, and Options asked for, was compared and is equal, byte by byte or record by record. Where one side has nothing yet of what the other one
+// has, nothing was compared: that is not equal.
 func (r *Report) Equal() bool {
-	return r.Complete && !r.Wrong() && len(r.Uncomparable) == 0 && r.MoreFindings == 0
+	return r.Complete && !r.Wrong() && len(r.Uncomparable) == 0 && r.MoreFindings == 0 && !nothing(r, r.A, r.B) && !nothing(r, r.B, r.A)
+}
+
+// nothing says that a side ends where it would have been compared from, though the other one has something of what was asked for.
+func nothing(r *Report, has, lacks Bounds) bool {
+	return lacks.End <= r.From && r.From < has.End && (r.Asked == 0 || r.From < r.Asked)
 }
 
 func (r *Report) String() string {
@@ -152,6 +188,7 @@ func (r *Report) cannot(why Reason, in int, from, to int64, most int) {
 	if from >= to {
 		return
 	}
+	r.Uncompared += to - from
 	if n := len(r.Uncomparable); n > 0 && r.Uncomparable[n-1].In == names[in] && r.Uncomparable[n-1].Reason == why && r.Uncomparable[n-1].To == from {
 		r.Uncomparable[n-1].To = to
 		return

@@ -16,6 +16,7 @@ type SourceOptions struct {
 	Fetch    mirror.FetchOptions // [the source's]
 	Attempts int                 // how often one read is tried, over changes of leaders and lost connections [8]
 	Pause    time.Duration       // before the second one; it doubles, up to 32 times as long [250 ms]
+	TopicID  mirror.TopicID      // of the topic that is to be read; another one is an error [as it is first seen]
 	MaxBatch int                 // bytes of a batch as it lies there; a length beyond is damage [256 MiB]
 	Clock    Clock               // [the machine's]
 }
@@ -44,7 +45,7 @@ func SourceSide(source mirror.Source, partition mirror.TopicPartition, o SourceO
 	if o.Clock == nil {
 		o.Clock = wallClock{}
 	}
-	return &FetchSide{source: source, partition: partition, o: o}
+	return &FetchSide{source: source, partition: partition, o: o, id: o.TopicID}
 }
 
 // Partition is the one given.

@@ -3,8 +3,8 @@ package verify
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
+	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
 )
@@ -15,16 +15,49 @@ type Verifier struct {
 	Source  SourceOptions // how the source is read
 }
 
-var _ mirror.Verifier = Verifier{}
+var _ mirror.ContinuousVerifier = Verifier{}
 
 // Verify compares copies with the source, one behind the other.
 func (v Verifier) Verify(ctx context.Context, source mirror.Source, copies []mirror.CopyToVerify) []mirror.Verified {
 	pairs := make([]Pair, len(copies))
 	for i, c := range copies {
-		pairs[i] = Pair{A: SourceSide(source, c.TopicPartition, v.Source), B: LogSide(c.TopicPartition, c.Log), From: c.From, To: c.To, Compacted: c.Compacted}
+		a, b := v.sides(source, c)
+		pairs[i] = Pair{A: a, B: b, From: c.From, To: c.To, Compacted: c.Compacted}
 	}
 	return Pairs(ctx, pairs, v.Options)
 }
+
+func (v Verifier) sides(source mirror.Source, c mirror.CopyToVerify) (a, b Side) {
+	o := v.Source
+	o.TopicID = c.SourceTopicID
+	return SourceSide(source, c.TopicPartition, o), LogSide(c.TopicPartition, c.Log)
+}
+
+// VerifyContinuously goes over the copies with a Runner.
+func (v Verifier) VerifyContinuously(ctx context.Context, source mirror.Source, o mirror.ContinuousVerification) {
+	options := v.Options.withDefaults()
+	options.limit, options.BytesPerSecond = nil, o.BytesPerSecond
+	runner := newRunner(RunnerOptions{
+		Targets: func(ctx context.Context) (targets []Target, err error) {
+			copies, err := o.Copies(ctx)
+			for _, c := range copies {
+				a, b := v.sides(source, c)
+				targets = append(targets, Target{A: a, B: b, Compacted: c.Compacted})
+			}
+			return targets, err
+		},
+		Report: func(Round) {}, Options: options, Every: o.Interval, Turn: max(0, turnSeconds*o.BytesPerSecond), Await: o.Await, Settle: o.Settle,
+		Looked: func(r Report, began time.Time, err error) {
+			x := Verified(&r, err)
+			x.Began, x.Took = began, options.Clock.Now().Sub(began)
+			o.Looked(x, err == nil && (r.Complete || r.Mismatch != nil))
+		},
+	})
+	_ = runner.Run(ctx)
+}
+
+// turnSeconds is for how long a copy is read at the whole rate before the next one has its turn.
+const turnSeconds = 60
 
 // Pair is a range of one partition that Pairs compares.
 type Pair struct {
@@ -40,11 +73,7 @@ func Pairs(ctx context.Context, pairs []Pair, o Options) []mirror.Verified {
 	all := make([]mirror.Verified, len(pairs))
 	for i, p := range pairs {
 		all[i] = p.verify(ctx, o)
-		for _, side := range []Side{p.A, p.B} {
-			if c, ok := side.(io.Closer); ok {
-				_ = c.Close() // it was only read
-			}
-		}
+		(&Target{A: p.A, B: p.B}).close()
 	}
 	return all
 }
@@ -56,15 +85,12 @@ func (p Pair) verify(ctx context.Context, o Options) mirror.Verified {
 	}
 	began := o.Clock.Now()
 	if p.To != mirror.Unknown && p.From >= p.To {
-		return mirror.Verified{Topic: tp.Topic, Partition: tp.Partition, Verdict: mirror.VerifiedIdentical, From: p.From, To: p.From, SourceEnd: mirror.Unknown, CopyEnd: mirror.Unknown, Began: began}
+		return mirror.Verified{Topic: tp.Topic, Partition: tp.Partition, Verdict: mirror.VerifiedIdentical, From: p.From, To: p.From, SourceEnd: mirror.Unknown, CopyEnd: mirror.Unknown, FirstWrong: mirror.Unknown, Began: began}
 	}
 	o.From, o.To, o.Compacted = p.From, max(0, p.To), p.Compacted
 	rep, err := Verify(ctx, p.A, p.B, o)
 	v := Verified(&rep, err)
 	v.Began, v.Took = began, o.Clock.Now().Sub(began)
-	if first := max(rep.A.Start, p.From); v.Verdict == mirror.VerifiedIdentical && rep.From >= rep.To && first < rep.A.End && (p.To == mirror.Unknown || first < p.To) {
-		v.Verdict, v.Reason = mirror.VerifiedNothing, "the copy has nothing of it yet"
-	}
 	return v
 }
 
@@ -74,7 +100,8 @@ const outOfTime = "the time for it was over"
 func Verified(r *Report, err error) mirror.Verified {
 	v := mirror.Verified{
 		Topic: r.Partition.Topic, Partition: r.Partition.Partition, From: r.From, To: r.To, SourceEnd: r.A.End, CopyEnd: r.B.End,
-		Bytewise: mirror.VerifiedAmount(r.Bytewise), Recordwise: mirror.VerifiedAmount(r.Recordwise), Compacted: r.Compacted, Read: r.Read,
+		Bytewise: mirror.VerifiedAmount(r.Bytewise), Recordwise: mirror.VerifiedAmount(r.Recordwise), Compacted: r.Compacted, Read: r.Read, FirstWrong: r.FirstWrong(),
+		Uncomparable: r.Uncompared,
 	}
 	if err != nil && r.A == (Bounds{}) {
 		v.SourceEnd, v.CopyEnd = mirror.Unknown, mirror.Unknown // it did not even begin
@@ -86,7 +113,7 @@ func Verified(r *Report, err error) mirror.Verified {
 		v.Findings = append(v.Findings, h.String())
 	}
 	for _, u := range r.Uncomparable {
-		v.Findings, v.Uncomparable = append(v.Findings, u.String()), v.Uncomparable+u.To-u.From
+		v.Findings = append(v.Findings, u.String())
 	}
 	if r.MoreFindings > 0 {
 		v.Findings = append(v.Findings, "and more of the same, not listed")
@@ -107,6 +134,8 @@ func Verified(r *Report, err error) mirror.Verified {
 		v.Verdict = mirror.VerifiedDifferent
 	case len(r.Holes) > 0:
 		v.Verdict = mirror.VerifiedHole
+	case r.Complete && nothing(r, r.A, r.B):
+		v.Verdict, v.Reason = mirror.VerifiedNothing, "the copy has nothing of it yet"
 	case r.Complete && r.MoreFindings == 0 && !slices.ContainsFunc(r.Uncomparable, func(u Uncomparable) bool { return u.Reason != Retention || u.In != names[0] }):
 		v.Verdict = mirror.VerifiedIdentical // what the source has deleted it does not have
 	case r.Bytewise.Batches+r.Recordwise.Batches+r.Compacted == 0:

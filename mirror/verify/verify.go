@@ -139,7 +139,7 @@ func (r *run) begin(ctx context.Context) error {
 		return err
 	}
 	p := &r.rep
-	p.A, p.B = bounds[0], bounds[1]
+	p.A, p.B, p.Asked = bounds[0], bounds[1], max(0, r.o.To)
 	start, end := [2]int64{}, [2]int64{}
 	for i, b := range bounds {
 		if start[i], end[i] = max(b.Start, r.o.From), b.End; r.o.To > 0 {

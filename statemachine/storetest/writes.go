@@ -286,7 +286,7 @@ func everyFieldComesBack(s *suite) {
 		State: sm.Failed, LeaderEpoch: 12, ErrorMessage: "Quelle weg: „orders-0“\n\x00 日本 🚢", RetryAttempt: sm.NonRetryable, PreviousState: sm.Mirroring, Episode: 1<<31 - 1,
 		SourceClusterID: "4L6g3nShT-eMCtK--X86sw", SourceTopicID: sm.TopicID{0: 1, 15: 255}, FoundOpen: true,
 	}
-	lme := &sm.LastMirrorEpoch{Epoch: 1<<31 - 1, Offset: 1<<62 + 1, SourceClusterID: "4L6g3nShT-eMCtK--X86sw", Episode: 6, SourceTopicID: sm.TopicID{0: 255, 15: 1}}
+	lme := &sm.LastMirrorEpoch{Epoch: 1<<31 - 1, Offset: 1<<62 + 1, SourceClusterID: "4L6g3nShT-eMCtK--X86sw", Episode: 6, SourceTopicID: sm.TopicID{0: 255, 15: 1}, Cut: true}
 	names := []string{"a", "a.stopped-1", "b-1_2.c", "node"}
 	for i, mirror := range names {
 		k := sm.Key{Mirror: mirror, TopicID: sm.TopicID{15: byte(i)}, Partition: int32(1)<<30 + int32(i)}
@@ -337,6 +337,7 @@ func lmeIsWrittenOncePerEpisode(s *suite) {
 		func(e *sm.LastMirrorEpoch) { e.Offset-- },
 		func(e *sm.LastMirrorEpoch) { e.SourceClusterID = "" },
 		func(e *sm.LastMirrorEpoch) { e.SourceTopicID = sm.TopicID{} },
+		func(e *sm.LastMirrorEpoch) { e.Cut = true },
 	} {
 		other := lastMirror(3)
 		change(other)

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
-// Link is a mirror's way to its source: it can be cut.
+// Link is a mirror's way to its source: it can be cut, and it counts.
 type Link struct {
+	received atomic.Int64
+
 	mu     sync.Mutex
 	broken bool
 	conns  map[net.Conn]bool
@@ -31,7 +34,22 @@ func (l *Link) Dial(ctx context.Context, network, address string) (net.Conn, err
 		return nil, errors.New("the link is cut")
 	}
 	l.conns[c] = true
-	return c, nil
+	return counted{c, &l.received}, nil
+}
+
+// Received is how many bytes came over the link so far.
+func (l *Link) Received() int64 { return l.received.Load() }
+
+// counted is a connection that adds what it reads.
+type counted struct {
+	net.Conn
+	received *atomic.Int64
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(int64(n))
+	return n, err
 }
 
 // Cut ends all connections, and no other one comes into being.

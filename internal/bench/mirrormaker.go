@@ -13,17 +13,20 @@ import (
 	"github.com/clustermirror/clustermirror/internal/kafkatest"
 )
 
-//go:embed kraftmm2.xml
+//go:embed mirrormaker.xml
 var mirrorMakerPom []byte
 
-// mirrorMakerSettings are what MirrorMaker 2 gets for a high rate: large batches that are filled, large fetches, one task for each partition, and nothing to do beside copying.
-// acks=all costs it nothing: the topic has one replica.
-var mirrorMakerSettings = []string{
-	"tasks.max=4",
-	"source->destination.consumer.fetch.min.bytes=1048576", "source->destination.consumer.fetch.max.wait.ms=100", "source->destination.consumer.max.partition.fetch.bytes=10485760",
-	"source->destination.consumer.max.poll.records=5000",
-	"source->destination.producer.override.batch.size=524288", "source->destination.producer.override.linger.ms=20", "source->destination.producer.override.buffer.memory=268435456",
-	"source->destination.producer.override.max.request.size=4194304", "source->destination.producer.override.acks=all", "source->destination.producer.override.compression.type=none",
+// mirrorMakerSettings are what MirrorMaker 2 gets for a high rate: large batches that are filled, large fetches, polls of 5,000 records, one task for each partition up to four, and nothing to
+// do beside copying. Records are compressed again as they were. acks=all costs it nothing: the topic has one replica.
+func mirrorMakerSettings(codec string, batchBytes int, linger time.Duration) []string {
+	return []string{
+		"tasks.max=4",
+		"source->destination.consumer.fetch.min.bytes=1048576", "source->destination.consumer.fetch.max.wait.ms=100", "source->destination.consumer.max.partition.fetch.bytes=10485760",
+		"source->destination.consumer.max.poll.records=5000",
+		fmt.Sprintf("source->destination.producer.override.batch.size=%d", batchBytes), fmt.Sprintf("source->destination.producer.override.linger.ms=%d", linger.Milliseconds()),
+		"source->destination.producer.override.buffer.memory=268435456",
+		"source->destination.producer.override.max.request.size=4194304", "source->destination.producer.override.acks=all", "source->destination.producer.override.compression.type=" + codec,
+	}
 }
 
 // mirrorMakerConfig is the rest of its properties.
@@ -62,54 +65,71 @@ rootLogger.appenderRefs = out
 rootLogger.appenderRef.out.ref = out
 `
 
-// mirrorMaker has MirrorMaker 2 copy the source's topic into one that exists already, with one replica. Its process has the JVM's own choice of collector and compilers. It ends with the run:
-// only another process copies again from the beginning.
-func (b *kraftBench) mirrorMaker() kraftRun {
-	libs, err := mirrorMakerLibs(b.ctx, b.dst.Version())
+// mirrorMakerTopics are its own, in the destination.
+var mirrorMakerTopics = []string{"mm2-configs.source.internal", "mm2-offsets.source.internal", "mm2-status.source.internal"}
+
+// startMirrorMaker has MirrorMaker 2 copy the source's topic into one that exists already, with one replica, and returns its process and where it logs. The process has the JVM's own choice of
+// collector and compilers. It has to end with the run: only another process copies again from the beginning.
+func startMirrorMaker(ctx context.Context, t *program, src, dst *kafkatest.Cluster, topic string, settings []string) (*exec.Cmd, string) {
+	libs, err := mirrorMakerLibs(ctx, dst.Version())
 	if err != nil {
-		b.t.Fatalf("%v", err)
+		t.Fatalf("%v", err)
 	}
 	folder, err := os.MkdirTemp("", "bench-mm2-")
 	if err != nil {
-		b.t.Fatalf("%v", err)
+		t.Fatalf("%v", err)
 	}
-	b.t.Cleanup(func() { os.RemoveAll(folder) })
-	properties := fmt.Sprintf(mirrorMakerConfig, strings.Join(b.src.Bootstrap(), ","), strings.Join(b.dst.Bootstrap(), ","), kraftRelay) + strings.Join(mirrorMakerSettings, "\n") + "\n"
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	properties := fmt.Sprintf(mirrorMakerConfig, strings.Join(src.Bootstrap(), ","), strings.Join(dst.Bootstrap(), ","), topic) + strings.Join(settings, "\n") + "\n"
 	config, logs := filepath.Join(folder, "mm2.properties"), filepath.Join(folder, "log4j2.properties")
 	for path, content := range map[string]string{config: properties, logs: mirrorMakerLog} {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			b.t.Fatalf("%v", err)
+			t.Fatalf("%v", err)
 		}
 	}
 	out, err := os.Create(filepath.Join(folder, "log"))
 	if err != nil {
-		b.t.Fatalf("%v", err)
+		t.Fatalf("%v", err)
 	}
 	defer out.Close()
-	b.create(b.dst, kraftRelay, kraftFollower)
-	cmd := exec.CommandContext(b.ctx, "java", "-Xmx1g", "-cp", libs+"/*", "-Dlog4j2.configurationFile="+logs, "org.apache.kafka.connect.mirror.MirrorMaker", config)
+	cmd := exec.CommandContext(ctx, "java", "-Xmx1g", "-cp", libs+"/*", "-Dlog4j2.configurationFile="+logs, "org.apache.kafka.connect.mirror.MirrorMaker", config)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := kafkatest.StartProcess(cmd); err != nil {
-		b.t.Fatalf("MirrorMaker 2: %v", err)
+		t.Fatalf("MirrorMaker 2: %v", err)
 	}
+	return cmd, out.Name()
+}
+
+// recordsIn counts a topic's records by offsets: batches of MirrorMaker 2 are not the source's.
+func recordsIn(ctx context.Context, c *kafkatest.Cluster, topic string) (n int64, err error) {
+	ends, err := c.Admin().ListEndOffsets(ctx, topic)
+	if err != nil {
+		return 0, fmt.Errorf("offsets: %w", err)
+	}
+	for _, o := range ends[topic] {
+		n += o.Offset
+	}
+	return n, nil
+}
+
+// mirrorMaker measures one run of MirrorMaker 2 beside one of the mirror.
+func (b *kraftBench) mirrorMaker() kraftRun {
+	b.create(b.dst, kraftRelay, kraftFollower)
+	cmd, out := startMirrorMaker(b.ctx, b.t, b.src, b.dst, kraftRelay, kraftMirrorMaker)
 	pid := cmd.Process.Pid
 	follower := b.pid(b.dst, kraftFollower)
 	received := b.processTime(follower)
-	// Its batches are not the source's, so offsets are counted.
 	all := int64(b.batches) * kraftPartitions * kraftRecords
 	var sent time.Duration
-	have := func() (n int64) {
-		ends, err := b.dst.Admin().ListEndOffsets(b.ctx, kraftRelay)
+	have := func() int64 {
+		n, err := recordsIn(b.ctx, b.dst, kraftRelay)
 		if err != nil {
-			b.t.Fatalf("offsets: %v", err)
-		}
-		for _, o := range ends[kraftRelay] {
-			n += o.Offset
+			b.t.Fatalf("%v", err)
 		}
 		return n
 	}
 	first := int64(0)
-	b.poll("the first record of MirrorMaker 2; see "+out.Name(), 10*time.Millisecond, func() bool {
+	b.poll("the first record of MirrorMaker 2; see "+out, 10*time.Millisecond, func() bool {
 		sent = b.processTime(pid)
 		first = have()
 		return first > 0
@@ -121,7 +141,7 @@ func (b *kraftBench) mirrorMaker() kraftRun {
 		b.t.Fatalf("MirrorMaker 2: %v", err)
 	}
 	_ = cmd.Wait() // it was killed
-	for _, topic := range []string{kraftRelay, "mm2-configs.source.internal", "mm2-offsets.source.internal", "mm2-status.source.internal"} {
+	for _, topic := range append([]string{kraftRelay}, mirrorMakerTopics...) {
 		b.remove(topic)
 	}
 	return r
