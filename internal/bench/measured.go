@@ -205,7 +205,16 @@ func (l *lateness) between(from, to int64) lag {
 }
 
 func (m *measured) source() *kafkasource.Source {
-	src, err := kafkasource.New(kafkasource.Config{Seeds: m.o.Source.Bootstrap})
+	cfg := kafkasource.Config{Seeds: m.o.Source.Bootstrap}
+	if l := m.o.Link; l.RoundTrip > 0 {
+		d := l.dialer(m.o.Source.Bootstrap...)
+		m.t.Cleanup(func() { d.Close() })
+		cfg.ClientOptions = append(cfg.ClientOptions, kgo.Dialer(d.DialContext))
+		if l.OneAtATime {
+			cfg.ReadAheadBytes = -1
+		}
+	}
+	src, err := kafkasource.New(cfg)
 	if err != nil {
 		m.t.Fatalf("source: %v", err)
 	}

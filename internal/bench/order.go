@@ -27,6 +27,7 @@ type order struct {
 	Profile     string        // prefix of the files for profiles of CPU and allocations; empty: none
 	Source      place
 	Destination place
+	Link        longLink // to the source
 }
 
 // place is a cluster as a measured process needs to know it.

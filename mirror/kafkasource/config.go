@@ -15,6 +15,7 @@ import (
 const (
 	defaultBound             = 10 * time.Second
 	defaultMaxBatchBytes     = 256 << 20
+	defaultReadAheadBytes    = 32 << 20
 	defaultMaxWait           = 500 * time.Millisecond
 	defaultMinBytes          = 1
 	defaultMaxBytes          = 10 << 20
@@ -41,6 +42,9 @@ type Config struct {
 	Bound time.Duration
 	// MaxBatchBytes is the largest batch that can be read, if it is larger than FetchOptions.MaxBytes [256 MiB]. A broker answers at least one whole batch.
 	MaxBatchBytes int32
+	// ReadAheadBytes is how much one fetcher may ask for ahead of what it has received, over a link with a round trip of 20 ms or more, for partitions that are far
+	// behind [32 MiB]. It uses no more than fills the link. Negative: one request at a time.
+	ReadAheadBytes int64
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -52,6 +56,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxBatchBytes <= 0 {
 		c.MaxBatchBytes = defaultMaxBatchBytes
+	}
+	if c.ReadAheadBytes == 0 {
+		c.ReadAheadBytes = defaultReadAheadBytes
 	}
 	return c, nil
 }

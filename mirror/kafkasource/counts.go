@@ -16,6 +16,8 @@ type Counts struct {
 	Requests       int64 // requests written, those that open a connection included
 	Fetches        int64 // of those: Fetch
 	Metadata       int64 // of those: Metadata
+	Ahead          int64 // of the Fetch requests: those that were sent before it was known where they would have to go on (Config.ReadAheadBytes)
+	AheadLost      int64 // of those: whose reply was of no use
 }
 
 // Counts is what was asked so far. Safe for concurrent use.
@@ -26,12 +28,15 @@ func (s *Source) Counts() Counts {
 		Requests:       s.counter.requests.Load(),
 		Fetches:        s.counter.fetches.Load(),
 		Metadata:       s.counter.metadata.Load(),
+		Ahead:          s.counter.ahead.Load(),
+		AheadLost:      s.counter.aheadLost.Load(),
 	}
 }
 
 // counter is a client hook.
 type counter struct {
 	connects, connectsFailed, requests, fetches, metadata atomic.Int64
+	ahead, aheadLost                                      atomic.Int64
 	lastFailed                                            atomic.Bool // the last connection opened came to nothing
 }
 
@@ -39,6 +44,7 @@ var (
 	_ kgo.HookBrokerConnect = (*counter)(nil)
 	_ kgo.HookBrokerWrite   = (*counter)(nil)
 	_ kgo.HookBrokerConnect = (*dialCounter)(nil)
+	_ kgo.HookBrokerRead    = (*dialCounter)(nil)
 )
 
 // OnBrokerConnect counts a connection.
@@ -61,11 +67,23 @@ func (c *counter) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ tim
 	}
 }
 
-// dialCounter counts one fetcher's connections, so that it notices a new one.
+// dialCounter counts one fetcher's connections, so that it notices a new one, and measures the way to its broker.
 type dialCounter struct {
 	*counter
 	dials      atomic.Int64
 	lastFailed atomic.Bool
+	greeted    atomic.Int64 // nanoseconds
+}
+
+// roundTrip is how long the broker's answer to the first request of the last connection took, 0 if there was none. A connection begins with it, so nothing is before
+// it on the line, it is short, and the broker has nothing to look up for it.
+func (c *dialCounter) roundTrip() time.Duration { return time.Duration(c.greeted.Load()) }
+
+// OnBrokerRead takes note of the answer to a connection's first request.
+func (c *dialCounter) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, wait, read time.Duration, err error) {
+	if err == nil && kmsg.Key(key) == kmsg.ApiVersions {
+		c.greeted.Store(int64(wait + read))
+	}
 }
 
 // OnBrokerConnect counts a connection.

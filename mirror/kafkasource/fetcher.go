@@ -47,6 +47,7 @@ type fetcher struct {
 	mu      sync.Mutex
 	ended   bool
 	session *session
+	ahead   ahead
 }
 
 var (
@@ -89,6 +90,7 @@ func (s *Source) OpenFetcher(ctx context.Context, broker int32, options mirror.F
 		wake:      make(chan struct{}, 1),
 		maxBytes:  s.replyLimit(broker, options.MaxBytes),
 		session:   newSession(),
+		ahead:     ahead{chunk: aheadChunk, worth: aheadWorth, news: make(chan struct{}, 1)},
 	}
 	address := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 	if f.client, err = kgo.NewClient(s.cfg.fetchOptions(f.dials, address, options)...); err != nil {
@@ -112,7 +114,9 @@ func (s *Source) OpenFetcher(ctx context.Context, broker int32, options mirror.F
 // Want adds a partition or changes where it is to be fetched.
 func (f *fetcher) Want(position mirror.FetchPosition) {
 	f.mu.Lock()
-	f.session.want(position)
+	if !f.wantAhead(position) {
+		f.session.want(position)
+	}
 	f.mu.Unlock()
 	select {
 	case f.wake <- struct{}{}:
@@ -124,6 +128,9 @@ func (f *fetcher) Want(position mirror.FetchPosition) {
 func (f *fetcher) Forget(tp mirror.TopicPartition) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if l := f.ahead.lanes[tp]; l != nil {
+		l.wanted = false // it may come back to where it left
+	}
 	f.session.forget(tp)
 }
 
@@ -156,6 +163,11 @@ func (f *fetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) 
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	f.pause = 0
+	if f.readsAhead() {
+		if reply, over, err := f.fetchAhead(ctx, bound); !over {
+			return reply, err
+		}
+	}
 	for mended := false; ; mended = true {
 		ready, err := f.ready(ctx)
 		if err != nil {
@@ -176,17 +188,9 @@ func (f *fetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) 
 		lost := f.session.lost
 		f.mu.Unlock()
 
-		req.MaxWaitMillis = int32(min(f.options.MaxWait.Milliseconds(), 1<<30))
-		req.MinBytes, req.MaxBytes = f.options.MinBytes, f.maxBytes
-		if f.limit > 0 {
-			req.MinBytes, req.MaxBytes = min(req.MinBytes, f.limit), min(req.MaxBytes, f.limit)
-		}
-		req.IsolationLevel = 0 // READ_UNCOMMITTED
-		req.Rack = f.options.Rack
-		if f.noRack {
-			req.Rack = ""
-		}
+		f.fillIn(req.FetchRequest)
 
+		sent := time.Now()
 		kresp, err := f.seed.Request(ctx, &req)
 		if err == nil && kresp.GetVersion() < leastFetch {
 			err = tooOld(fetchOperation, "Fetch", kresp.GetVersion(), leastFetch)
@@ -198,30 +202,53 @@ func (f *fetcher) Fetch(ctx context.Context) ([]mirror.FetchedPartition, error) 
 			return nil, f.failed(err, bound)
 		}
 		resp := kresp.(*kmsg.FetchResponse)
-		f.arrived()
-		if resp.ThrottleMillis > 0 {
-			f.pause = time.Duration(resp.ThrottleMillis) * time.Millisecond
-			f.throttled = time.Now().Add(f.pause)
+		reply, e := f.receive(resp, lost)
+		if e != nil && e.Code == mirror.SourceSession && !mended {
+			continue
 		}
-		if resp.ErrorCode != 0 {
-			e := failure(fetchOperation, mirror.TopicPartition{}, kerr.ErrorForCode(resp.ErrorCode), 0)
-			f.mu.Lock()
-			f.session.reset()
-			if resp.ErrorCode == kerr.FetchSessionIDNotFound.Code {
-				f.session.id = 0
-			}
-			f.mu.Unlock()
-			if e.Code == mirror.SourceSession && !mended {
-				continue
-			}
+		if e != nil {
 			return nil, e
 		}
-		reply := f.take(resp, lost)
 		if len(reply) == 0 && resp.ThrottleMillis > 0 {
 			return nil, mirror.ErrNoAnswer // a quota leaves replies empty: that says nothing about the logs
 		}
+		f.look(reply, time.Since(sent))
+		reply, f.ahead.kept = append(f.ahead.kept, reply...), nil
 		return reply, nil
 	}
+}
+
+// fillIn fills in what is the same for every partition.
+func (f *fetcher) fillIn(r *kmsg.FetchRequest) {
+	r.MaxWaitMillis = int32(min(f.options.MaxWait.Milliseconds(), 1<<30))
+	r.MinBytes, r.MaxBytes = f.options.MinBytes, f.maxBytes
+	if f.limit > 0 {
+		r.MinBytes, r.MaxBytes = min(r.MinBytes, f.limit), min(r.MaxBytes, f.limit)
+	}
+	r.IsolationLevel = 0 // READ_UNCOMMITTED
+	r.Rack = f.options.Rack
+	if f.noRack {
+		r.Rack = ""
+	}
+}
+
+// receive takes note of a reply and returns its partitions. lost is what session.lost was when the request was built. Fetch only.
+func (f *fetcher) receive(resp *kmsg.FetchResponse, lost uint64) ([]mirror.FetchedPartition, *mirror.SourceError) {
+	f.arrived()
+	if resp.ThrottleMillis > 0 {
+		f.pause = time.Duration(resp.ThrottleMillis) * time.Millisecond
+		f.throttled = time.Now().Add(f.pause)
+	}
+	if resp.ErrorCode != 0 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.session.reset()
+		if resp.ErrorCode == kerr.FetchSessionIDNotFound.Code {
+			f.session.id = 0
+		}
+		return nil, failure(fetchOperation, mirror.TopicPartition{}, kerr.ErrorForCode(resp.ErrorCode), 0)
+	}
+	return f.take(resp, lost), nil
 }
 
 // ready waits until there is something to ask and the broker may be asked. Not ready and no error: a wait is over and there is nothing new.
@@ -284,6 +311,7 @@ func (f *fetcher) verify(ctx context.Context) error {
 // failed takes note that a request came to nothing.
 func (f *fetcher) failed(err error, bound time.Duration) *mirror.SourceError {
 	f.mu.Lock()
+	f.endLanes()
 	f.session.reset()
 	ended := f.ended
 	f.mu.Unlock()

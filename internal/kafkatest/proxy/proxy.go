@@ -284,8 +284,9 @@ func (c *conn) pump(from, to *net.TCPConn, count *int64) {
 		}
 	})
 	defer reader.Wait()
+	var free time.Time // when the last byte so far has left the wire
 	for ch := range queue {
-		if !c.write(to, ch, count) {
+		if !c.write(to, ch, &free, count) {
 			from.CloseRead() // lets the reader end
 			for range queue {
 			}
@@ -315,7 +316,8 @@ func (c *conn) isHalf() bool {
 	return c.half
 }
 
-func (c *conn) write(to *net.TCPConn, ch chunk, count *int64) bool {
+// write passes a chunk on when its time has come. Times are those of an ideal wire, so that a timer that is late does not make the link slower than its rate.
+func (c *conn) write(to *net.TCPConn, ch chunk, free *time.Time, count *int64) bool {
 	rest := ch.bytes
 	for len(rest) > 0 {
 		if !c.passable() {
@@ -323,12 +325,16 @@ func (c *conn) write(to *net.TCPConn, ch chunk, count *int64) bool {
 		}
 		l := c.p.Link()
 		n := len(rest)
-		wait := time.Until(ch.read.Add(l.Delay))
+		due := ch.read.Add(l.Delay)
 		if l.Rate > 0 {
 			n = min(n, max(1, l.Rate/20))
-			wait = max(wait, 0) + time.Duration(n)*time.Second/time.Duration(l.Rate) // the time that these bytes are on the wire
+			if due.Before(*free) {
+				due = *free
+			}
+			due = due.Add(time.Duration(n) * time.Second / time.Duration(l.Rate)) // the time that these bytes are on the wire
+			*free = due
 		}
-		if !c.pause(wait) || !c.passable() {
+		if !c.pause(time.Until(due)) || !c.passable() {
 			return false
 		}
 		w, err := to.Write(rest[:n])
