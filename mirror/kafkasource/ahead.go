@@ -18,7 +18,7 @@ import (
 //
 // What comes of a guess is as good as what an ordinary fetch brings: all the requests carry the leader epoch of the position that the caller wanted, a broker answers
 // only while it leads in just that epoch, and the log of a leader is not cut while it leads (KIP-101). So a reply in that epoch continues what the caller has of it.
-// Topics are named by their ids, so that a recreated topic is another one (KIP-516); without ids nothing is read ahead.
+// Topics are named by their ids, so that a recreated topic is another one (KIP-516); without ids, or an epoch, nothing is read ahead.
 const (
 	// aheadChunk is what one request ahead asks for: the larger, the less comes twice.
 	aheadChunk = 4 << 20
@@ -127,7 +127,7 @@ func (f *fetcher) beginAhead(reply []mirror.FetchedPartition) {
 	for i := range reply {
 		p := &reply[i]
 		w := f.session.partitions[p.TopicPartition]
-		if len(p.Records) == 0 || w == nil || w.dropped || w.want.TopicID == (mirror.TopicID{}) || a.lanes[p.TopicPartition] != nil {
+		if len(p.Records) == 0 || w == nil || w.dropped || w.want.TopicID == (mirror.TopicID{}) || w.want.LeaderEpoch < 0 || a.lanes[p.TopicPartition] != nil {
 			continue
 		}
 		l := &lane{want: w.want, care: aheadCare, passed: time.Now(), highWatermark: p.HighWatermark, lastStable: p.LastStable, logStart: p.LogStart}

@@ -25,13 +25,14 @@ type aheadTest struct {
 	source  *Source
 	topic   mirror.SourceTopic
 	fetcher *fetcher
+	epochs  bool // the leader's epoch is known
 	at      map[int32]int64
 	got     map[int32][]byte
 }
 
 func readingAhead(t *testing.T, partitions int32, delay time.Duration) *aheadTest {
 	t.Helper()
-	a := &aheadTest{t: t, cluster: cluster(t, kfake.NumBrokers(2), kfake.SeedTopics(partitions, "t")), dialer: &proxy.Dialer{}, at: map[int32]int64{}, got: map[int32][]byte{}}
+	a := &aheadTest{t: t, cluster: cluster(t, kfake.NumBrokers(2), kfake.SeedTopics(partitions, "t")), dialer: &proxy.Dialer{}, epochs: true, at: map[int32]int64{}, got: map[int32][]byte{}}
 	t.Cleanup(func() { a.dialer.Close() })
 	for p := range partitions {
 		if err := a.cluster.MoveTopicPartition("t", p, 0); err != nil {
@@ -79,9 +80,17 @@ func (a *aheadTest) step() []mirror.FetchedPartition {
 			a.got[p.Partition] = append(a.got[p.Partition], b...)
 			a.at[p.Partition] = h.NextOffset()
 		}
-		a.fetcher.Want(position(a.topic, p.Partition, a.at[p.Partition]))
+		a.want(p.Partition)
 	}
 	return reply
+}
+
+func (a *aheadTest) want(partition int32) {
+	where := position(a.topic, partition, a.at[partition])
+	if !a.epochs {
+		where.LeaderEpoch = -1
+	}
+	a.fetcher.Want(where)
 }
 
 // until fetches until a partition has come to that offset.
@@ -171,8 +180,12 @@ func TestItem3ALongLinkIsReadAhead(t *testing.T) {
 // TestItem3AShortLinkIsNot: off where it is of no use.
 func TestItem3AShortLinkIsNot(t *testing.T) {
 	for name, set := range map[string]func(a *aheadTest){
-		"short link":    func(a *aheadTest) { a.fetcher.ahead.worth = time.Minute },
-		"no bytes":      func(a *aheadTest) { a.source.cfg.ReadAheadBytes = -1 },
+		"short link": func(a *aheadTest) { a.fetcher.ahead.worth = time.Minute },
+		"no bytes":   func(a *aheadTest) { a.source.cfg.ReadAheadBytes = -1 },
+		"no epoch": func(a *aheadTest) {
+			a.epochs = false
+			a.want(0)
+		},
 		"limited reply": func(a *aheadTest) { a.fetcher.LimitReply(4 << 10) },
 	} {
 		t.Run(name, func(t *testing.T) {
