@@ -208,6 +208,13 @@ func (a *Admin) Delete(ctx context.Context, o DeleteOptions) (Result, error) {
 				return out, c.refuse(ClusterMirrorNotEmpty, topic, "the topic is wanted as %s; Stop it first", wish.MirrorName)
 			}
 		}
+		left, err := s.LeftFences(c.cfg.Mirror)
+		for _, f := range left {
+			out.notes = append(out.notes, "nobody will remember it any more: "+f.String())
+		}
+		if err != nil {
+			out.notes = append(out.notes, "a fence was left up at the source, and which one cannot be read: "+err.Error())
+		}
 		for _, topic := range topics {
 			s.Remove(topic)
 			r.Topics = append(r.Topics, TopicResult{Topic: topic, Changed: true})

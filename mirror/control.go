@@ -90,7 +90,7 @@ type TopicOrigin struct {
 // Provenance is one thing that metadata sync wrote. Kind and Name are its own; Value is opaque.
 type Provenance struct {
 	Mirror string
-	Kind   string // "config", "group", "share-group", "group-episodes", "acl"; "fence": a rule of the source that a fence made there, and that is not copied
+	Kind   string // "config", "group", "share-group", "group-episodes", "acl"; "fence": a rule of the source that a fence made there, and that is not copied; "left-fence": see LeftFence
 	Name   string
 	Value  string
 

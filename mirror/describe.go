@@ -33,6 +33,8 @@ type Description struct {
 	StatesError string `json:",omitempty"`
 	// Promotion is one that is under way, as Head begins with; nil: none is.
 	Promotion *Promotion `json:",omitempty"`
+	// LeftFences are those that promotions have left up at the source, the newest first; Notes has a sentence for each.
+	LeftFences []LeftFence `json:",omitempty"`
 	// Failbacks are those that are under way; Head ends with who may write their topics then. What is known of gates here is what the state store has; of the source, that its own mirror from here was stopped when this
 	// one began, up to when it has answered, and what a promotion that is under way has fenced there.
 	Failbacks []Failback    `json:",omitempty"`
@@ -240,6 +242,14 @@ func (d *Description) fill(s *ControlState, reports *Reports, settings Settings,
 	if p, ok := s.Promotion(d.Mirror); ok {
 		d.Promotion = &p
 	}
+	left, err := s.LeftFences(d.Mirror)
+	for _, f := range left {
+		d.Notes = append(d.Notes, f.String())
+	}
+	if err != nil {
+		d.Notes = append(d.Notes, "a fence was left up at the source, and which one cannot be read: "+err.Error())
+	}
+	d.LeftFences = left
 	d.Failbacks = s.underWay(d.Mirror, func(topic string) bool {
 		return slices.ContainsFunc(d.Topics, func(t DescribedTopic) bool { return t.Topic == topic && !t.done() })
 	})

@@ -187,7 +187,8 @@ type PromoteResult struct {
 // AbortPromotion takes it back. When the stop is recorded there is no way back, and Promote ends what is left. Where somebody else has stopped some of the topics meanwhile, the fence is not lowered any
 // more; the others are stopped when they are ready, and not before.
 //
-// When it succeeds the fence stays up, because clients that still write to the source would write what no copy has; the report says how it is taken down.
+// When it succeeds the fence stays up, because clients that still write to the source would write what no copy has; the report says how it is taken down,
+// it is recorded (Description.LeftFences), and LowerFence lowers it.
 //
 // Errors: InvalidRequest (with FenceElsewhereError) and those of Stop, before anything has changed; ErrOtherPromotion; ErrGivenUp; ErrIncomplete, when partitions are not open yet (the same again waits for them); ErrNotProved,
 // when they are and something may be missing.

@@ -541,7 +541,7 @@ func (p *promoting) end(ctx context.Context) error {
 	return nil
 }
 
-// done takes the record out; the fence stays, and its rules stay what they are.
+// done takes the record out; the fence stays, its rules stay what they are, and what lowers it is remembered in the same write.
 func (p *promoting) done(ctx context.Context) error {
 	return p.cfg.Control.Update(ctx, func(s *ControlState) error {
 		record, ok := s.Promotion(p.cfg.Mirror)
@@ -555,6 +555,11 @@ func (p *promoting) done(ctx context.Context) error {
 		verdict := "proved: nothing that was acknowledged at the source is missing"
 		if !p.r.Proved {
 			verdict = "not proved: " + few(p.r.reasons())
+		}
+		if record.Fence != "" {
+			if err := s.leaveFence(record, p.now()); err != nil { // the promotion has ended all the same
+				verdict += "; the fence stays up, and is not recorded: " + OneLine(err.Error())
+			}
 		}
 		s.Note = &HistoryEntry{Time: p.now(), Verb: verbPromote, Mirror: p.cfg.Mirror, Topics: historyNames(record.Topics), Who: p.cfg.Operator, Reason: record.Reason, Detail: "ended; " + verdict}
 		return nil

@@ -423,8 +423,12 @@ func (p *promotion) isPromoted(r mirror.PromoteReport, err error) {
 		}
 		p.b.produce(tp.Topic, tp.Partition, "a client of the standby")
 	}
-	if s, err := p.control.Read(p.t.Context()); err != nil || len(s.Promotions) > 0 {
+	s, err := p.control.Read(p.t.Context())
+	if err != nil || len(s.Promotions) > 0 {
 		p.t.Fatalf("%v %+v", err, s.Promotions)
+	}
+	if left, err := s.LeftFences("m"); err != nil || len(left) != 1 || strings.Join(left[0].Topics, " ") != strings.Join(r.Topics, " ") || left[0].Fence != r.Fence {
+		p.t.Fatalf("%v: the fence that is up is recorded as %+v", err, left)
 	}
 }
 

@@ -46,7 +46,7 @@ var roles = []role{
 	{"viewer", "--list --describe --groups --history --preflight", []grant{{"Read", "topic", "__mirror_*"}}},
 	{"operator", "--pause --resume --recover", []grant{{"Write", "transactional-id", "clustermirror-control"}, {"Write", "topic", "__mirror_pause"}, {"Write", "topic", "__mirror_history"}}},
 	{"on-call", "--stop", []grant{{"Write", "topic", "__mirror_stop"}}},
-	{"admin", "--create --alter --delete --start --promote --abort-promotion --failback --abort-failback", []grant{{"Write", "topic", "__mirror_control"}, {"Describe", "topic", "*"}}}, // a start looks whether the topic is there
+	{"admin", "--create --alter --delete --start --promote --abort-promotion --lower-fence --failback --abort-failback", []grant{{"Write", "topic", "__mirror_control"}, {"Describe", "topic", "*"}}}, // a start looks whether the topic is there
 }
 
 func roleNames() (names []string) {

@@ -53,6 +53,7 @@ var verbs = []verb{
 	{"stop", chosen + " partial drain torn max-give-up cut-readers", "make topics writable at the destination: the failover"},
 	{"promote", "mirror topics all-topics partial fence fence-config bound abort-transactions" + intent, "a planned move without loss: keep clients from writing at the source, copy the rest, stop, and prove it by offsets"},
 	{"abort-promotion", "mirror fence fence-config", "take a promotion back that is under way, as a crash leaves it, and lower its fence"},
+	{"lower-fence", "mirror fence fence-config", "lower at the source what a promotion has left up, once the source is a copy or is given up: clients may write there then"},
 	{"pause", chosen, "stop fetching; the topics stay read-only"},
 	{"resume", chosen, "fetch again"},
 	{"recover", chosen, "try failed partitions again now"},

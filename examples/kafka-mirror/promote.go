@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -66,6 +67,23 @@ func (p *program) fenceOf(client *kgo.Client) mirror.Fence {
 	return nil
 }
 
+// lowerFence takes down what promotions that have ended have left up at the source.
+func (p *program) lowerFence(ctx context.Context, a *mirror.Admin, client *kgo.Client) error {
+	bounded, stop := context.WithTimeout(ctx, max(p.timeout, time.Minute))
+	defer stop()
+	lowered, err := a.LowerFence(bounded, p.fenceOf(client))
+	for _, f := range lowered {
+		say(p.out, fmt.Sprintf("mirror %s: lowered at the source for %s: %s\n", p.mirror, strings.Join(f.Topics, ", "), f.Fence))
+	}
+	if err != nil {
+		return &endedError{1, err}
+	}
+	if len(lowered) == 0 {
+		say(p.out, fmt.Sprintf("mirror %s: no fence of a promotion is recorded as up\n", p.mirror))
+	}
+	return nil
+}
+
 // promote moves topics here without loss: the plan is shown and consented to first, then the fence is raised, and a line says each step.
 func (p *program) promote(ctx context.Context, a *mirror.Admin) error {
 	client, err := p.sourceClient(ctx)
@@ -79,8 +97,22 @@ func (p *program) promote(ctx context.Context, a *mirror.Admin) error {
 		if err := a.AbortPromotion(bounded, p.fenceOf(client)); err != nil {
 			return &endedError{1, err}
 		}
-		say(p.out, fmt.Sprintf("mirror %s: no promotion is under way, and no fence of one is up\n", p.mirror))
-		return nil
+		say(p.out, fmt.Sprintf("mirror %s: no promotion is under way\n", p.mirror))
+		state, err := mirror.NewControl(p.place.records).Read(bounded)
+		if err != nil {
+			return err
+		}
+		left, err := state.LeftFences(p.mirror)
+		for _, f := range left {
+			say(p.out, f.String(), "\n")
+		}
+		if len(left) == 0 && err == nil {
+			say(p.out, "no fence of one is recorded as up\n")
+		}
+		return err
+	}
+	if p.verb == "lower-fence" {
+		return p.lowerFence(ctx, a, client)
 	}
 	o := mirror.PromoteOptions{Topics: split(p.topics), Partial: p.partial, Fence: p.fenceOf(client), Unfenced: p.fence == "none", Bound: p.bound,
 		Intent: mirror.Intent{Reason: p.reason, Plan: p.plan, SourceClusterID: p.sourceID, DestinationClusterID: p.destinationID}}

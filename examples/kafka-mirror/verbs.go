@@ -112,7 +112,7 @@ func (p *program) aboutTopics(ctx context.Context, a *mirror.Admin) error {
 	switch p.verb {
 	case "failback":
 		return p.failback(ctx, a)
-	case "promote", "abort-promotion":
+	case "promote", "abort-promotion", "lower-fence":
 		p.about = a.Describe
 		return p.promote(ctx, a)
 	}
