@@ -117,7 +117,7 @@ lives, and a dry run of a stop shows what is around the records (Description.Bef
 
 What producers write between "caught up" and "stopped" is missing afterwards, so a planned move needs a fence. Promote raises one at the source (package mirror/fence), sees by two equal looks at its ends that nobody
 writes, waits until transactions have ended, drains, looks at the ends once more, stops, and compares what it has with them: PROVED, or what is not. What goes wrong before the stop is recorded lowers the fence again, and
-the mirror goes on; what a crash leaves is ended by Promote or taken back by AbortPromotion.
+the mirror goes on; what a crash leaves is ended by Promote or taken back by AbortPromotion. Behind a stop the fence stays up and recorded (Description.LeftFences) until LowerFence.
 
 Mirror.ReverseAndStart does both halves of a planned move in one call, for a program that runs a mirror in each direction: it promotes, and then has the old source copied to as the standby, if nothing is given
 up by that. The same call again goes on after a crash at any step.

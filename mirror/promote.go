@@ -138,6 +138,30 @@ var ErrNoReturn = errors.New("mirror: the stop is recorded, so the promotion can
 // ErrOtherPromotion: another promotion of the mirror is under way, or somebody else has taken this one up.
 var ErrOtherPromotion = errors.New("mirror: another promotion is under way")
 
+// PromoteOutcome is what came of one call of Promote.
+type PromoteOutcome string
+
+const (
+	// PromoteRefused: this call has changed nothing, at neither side. A promotion that is under way is as it was.
+	PromoteRefused PromoteOutcome = "refused"
+	// PromoteGivenUp: nothing has changed at the destination and the mirror goes on (ErrGivenUp). FenceUp says whether the fence could be lowered.
+	PromoteGivenUp PromoteOutcome = "given up"
+	// PromoteTakenOver: somebody else goes on with this promotion, takes it back, or has ended it (ErrOtherPromotion). The fence is theirs.
+	PromoteTakenOver PromoteOutcome = "taken over"
+	// PromotePartStopped: somebody else has stopped some of the topics; this has stopped none, and the fence stays up for theirs.
+	PromotePartStopped PromoteOutcome = "part stopped by somebody else"
+	// PromoteUnknown: it is not known whether the stop was recorded, and the fence is up.
+	PromoteUnknown PromoteOutcome = "unknown"
+	// PromoteIncomplete: the stop is recorded, and not all is open for clients yet (ErrIncomplete).
+	PromoteIncomplete PromoteOutcome = "incomplete"
+	// PromoteNotProved: all is open for clients, and something may be missing (ErrNotProved).
+	PromoteNotProved PromoteOutcome = "not proved"
+	// PromoteEqual: all is open for clients, both sides were equal when they were looked at last, and the fence forbids no write (ErrNotProved).
+	PromoteEqual PromoteOutcome = "equal"
+	// PromoteProved: all is open for clients, and nothing that was acknowledged at the source is missing.
+	PromoteProved PromoteOutcome = "proved"
+)
+
 // PromoteReport is what a promotion did. It is plain data.
 type PromoteReport struct {
 	Mirror               string
@@ -148,6 +172,8 @@ type PromoteReport struct {
 	Began                time.Time
 	Took                 time.Duration
 	Resumed              bool // an earlier attempt began it
+	// Outcome is what came of it, in one word; String begins with it.
+	Outcome PromoteOutcome
 	// Stopped: the stop is recorded, and the topics are opened for clients. False: it was given up.
 	Stopped bool
 	// Proved: nothing that was acknowledged at the source is missing in the copy. Why has the reasons if it is false and Stopped is true; they are about the whole.

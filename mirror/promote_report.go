@@ -122,25 +122,52 @@ func (r *PromoteReport) lookedLast() time.Time {
 	return r.LookedLast
 }
 
+// ended is the outcome behind the stop.
+func (r *PromoteReport) ended() PromoteOutcome {
+	switch {
+	case r.Proved:
+		return PromoteProved
+	case len(r.Partitions) == 0 || slices.ContainsFunc(r.Partitions, func(x PromoteResult) bool { return x.Err != nil }):
+		return PromoteIncomplete
+	case r.OnlySlows && len(r.reasons()) == 1 && !r.lookedLast().IsZero():
+		return PromoteEqual
+	}
+	return PromoteNotProved
+}
+
 // String is the report for a person: the verdict first, then a line for each partition. Each offset has its source and its age.
 func (r PromoteReport) String() string {
 	var t planText
 	ended := r.Began.Add(r.Took)
 	t.line("PROMOTE REPORT  mirror %s  %s  took %s", r.Mirror, stamp(r.Began), r.Took.Round(10*time.Microsecond))
 	t.line("source %s → destination %s", orUnknown(r.SourceClusterID), orUnknown(r.DestinationClusterID))
-	switch {
-	case !r.Stopped && r.FenceUp:
-		t.line("GIVEN UP: nothing has changed at the destination, and the mirror goes on. THE FENCE MAY STILL BE UP: abort the promotion")
-	case !r.Stopped:
-		t.line("GIVEN UP: nothing has changed at the destination, and the mirror goes on; the source is as it was")
-	case r.Proved:
-		t.line("PROVED: nothing acknowledged at the source is missing")
-	case slices.ContainsFunc(r.Partitions, func(x PromoteResult) bool { return x.Err != nil }) || len(r.Partitions) == 0:
+	outcome := r.Outcome
+	if r.Stopped {
+		outcome = r.ended() // what stands in the table below
+	}
+	switch outcome {
+	case PromoteRefused:
+		t.line("REFUSED: this has changed nothing, at neither side")
+	case PromoteGivenUp:
+		if r.FenceUp {
+			t.line("GIVEN UP: nothing has changed at the destination, and the mirror goes on. THE FENCE MAY STILL BE UP: abort the promotion, which lowers it")
+		} else {
+			t.line("GIVEN UP: nothing has changed at the destination, and the mirror goes on; the source is as it was")
+		}
+	case PromoteTakenOver:
+		t.line("TAKEN OVER: somebody else goes on with this promotion, or has ended it; describe the mirror to see how far it is. This has stopped nothing, and the fence is theirs")
+	case PromotePartStopped:
+		t.line("PART STOPPED BY SOMEBODY ELSE: this has stopped nothing; the fence stays up, because clients may write at the destination. Promote again, which goes on with the others")
+	case PromoteUnknown:
+		t.line("NOT KNOWN whether the stop was recorded; the fence is up. Promote again, which ends it, or abort the promotion, which takes it back if it was not")
+	case PromoteIncomplete:
 		t.line("NOT COMPLETE: the stop is recorded, and not all is open for clients yet; promote again, which waits for it and compares")
-	case r.OnlySlows && len(r.reasons()) == 1 && !r.lookedLast().IsZero():
-		t.line("EQUAL at %s, not proved: this fence does not forbid writes", stamp(r.lookedLast()))
-	default:
+	case PromoteNotProved:
 		t.line("NOT PROVED: all is open for clients, and something may be missing")
+	case PromoteEqual:
+		t.line("EQUAL at %s, not proved: this fence does not forbid writes", stamp(r.lookedLast()))
+	case PromoteProved:
+		t.line("PROVED: nothing acknowledged at the source is missing")
 	}
 	for _, why := range r.Why {
 		t.line("  %s", why)

@@ -84,7 +84,7 @@ func (a *Admin) PlanPromotion(ctx context.Context, o PromoteOptions) (Result, er
 
 func (a *Admin) promote(ctx context.Context, o PromoteOptions, copies promotionCopies, open func(context.Context) (Source, func(), error)) (PromoteReport, error) {
 	o = o.complete()
-	p := &promoting{Admin: a, o: o, copies: copies, r: PromoteReport{Mirror: a.cfg.Mirror, Fence: fenceName(o.Fence), Began: a.now(), Quiet: o.Quiet}}
+	p := &promoting{Admin: a, o: o, copies: copies, r: PromoteReport{Mirror: a.cfg.Mirror, Outcome: PromoteRefused, Fence: fenceName(o.Fence), Began: a.now(), Quiet: o.Quiet}}
 	defer func() { p.r.Took = a.now().Sub(p.r.Began) }()
 	if fault := o.fault(); fault != "" {
 		return p.r, a.refuse(InvalidRequest, "", "%s; nothing has changed", fault)
@@ -117,7 +117,7 @@ func (a *Admin) promote(ctx context.Context, o PromoteOptions, copies promotionC
 
 // report is what the caller gets.
 func (p *promoting) report(err error) (PromoteReport, error) {
-	p.r.Took = p.now().Sub(p.r.Began)
+	p.r.Took, p.r.Outcome = p.now().Sub(p.r.Began), p.outcome(err)
 	if p.fence != nil {
 		if a, ok := p.fence.(FenceAdvice); ok {
 			p.r.Limits = a.Limits()
@@ -130,6 +130,21 @@ func (p *promoting) report(err error) (PromoteReport, error) {
 		}
 	}
 	return p.r, err
+}
+
+// outcome is what came of a promotion that was begun or taken up.
+func (p *promoting) outcome(err error) PromoteOutcome {
+	switch {
+	case p.r.Stopped:
+		return p.r.ended()
+	case errors.Is(err, ErrGivenUp):
+		return PromoteGivenUp
+	case errors.Is(err, errPartStopped):
+		return PromotePartStopped
+	case errors.Is(err, ErrOtherPromotion):
+		return PromoteTakenOver
+	}
+	return PromoteUnknown
 }
 
 // words say what was waited for, where that is why it ended.

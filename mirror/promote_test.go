@@ -399,7 +399,23 @@ func (p *promotion) promote(change ...func(*mirror.PromoteOptions)) (mirror.Prom
 	for _, f := range change {
 		f(&o)
 	}
-	return p.now.Promote(p.now.ctx, o)
+	r, err := p.now.Promote(p.now.ctx, o)
+	outcome := map[mirror.PromoteOutcome]bool{
+		mirror.PromoteProved:      err == nil,
+		mirror.PromoteNotProved:   errors.Is(err, mirror.ErrNotProved),
+		mirror.PromoteEqual:       errors.Is(err, mirror.ErrNotProved) && r.OnlySlows,
+		mirror.PromoteIncomplete:  errors.Is(err, mirror.ErrIncomplete),
+		mirror.PromoteGivenUp:     errors.Is(err, mirror.ErrGivenUp) && !r.Stopped,
+		mirror.PromoteTakenOver:   errors.Is(err, mirror.ErrOtherPromotion) && !r.Stopped,
+		mirror.PromotePartStopped: errors.Is(err, mirror.ErrNoReturn) && !r.Stopped,
+		mirror.PromoteUnknown:     err != nil && !r.Stopped && r.FenceUp && !errors.Is(err, mirror.ErrGivenUp) && !errors.Is(err, mirror.ErrOtherPromotion),
+		mirror.PromoteRefused:     err != nil && !r.Stopped && len(r.Partitions) == 0,
+	}
+	dead := err != nil && p.now.dead.Load()
+	if !outcome[r.Outcome] && !dead {
+		p.t.Errorf("the outcome is %q, and the error %v", r.Outcome, err)
+	}
+	return r, err
 }
 
 // isPromoted checks what a promotion that says PROVED has to be, by raw logs.

@@ -20,6 +20,7 @@ const fences = "acl, quota or none"
 // promotedJSON is what came of a promotion.
 type promotedJSON struct {
 	Mirror, Fence            string
+	Outcome                  mirror.PromoteOutcome
 	Stopped, Proved, FenceUp bool
 	Why, TakeDown            []string
 	Report                   string
@@ -136,11 +137,11 @@ func (p *program) promote(ctx context.Context, a *mirror.Admin) error {
 	}
 	r, err := a.Promote(ctx, o)
 	if p.json {
-		shown := promotedJSON{Mirror: p.mirror, Fence: r.Fence, Stopped: r.Stopped, Proved: r.Proved, FenceUp: r.FenceUp, Why: said(r.Why), TakeDown: said(r.TakeDown), Report: inOwnWords(r.String()), Error: wordsOf(err)}
+		shown := promotedJSON{Mirror: p.mirror, Fence: r.Fence, Outcome: r.Outcome, Stopped: r.Stopped, Proved: r.Proved, FenceUp: r.FenceUp, Why: said(r.Why), TakeDown: said(r.TakeDown), Report: inOwnWords(r.String()), Error: wordsOf(err)}
 		if err := p.asJSON(shown); err != nil {
 			return err
 		}
-	} else if r.Stopped || errors.Is(err, mirror.ErrGivenUp) {
+	} else if r.Outcome != mirror.PromoteRefused {
 		say(p.out, "\n", r.String())
 	}
 	switch {

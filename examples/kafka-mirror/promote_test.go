@@ -37,7 +37,8 @@ func TestPromoteShowsItsPlanAndAsksFirst(t *testing.T) {
 			{"--promote --topics orders --bound 3s", 2, "--bound has to be 10s or more"},
 			{"--promote --topics ordres --reason r --yes --destination-cluster-id " + standbyID, 1, "in no mirror"},
 			{"--promote --topics orders --fence-config " + elsewhere + " --reason r --yes --destination-cluster-id " + standbyID, 2, "works on cluster " + standbyID + ", and the source of the mirror is cluster " + sourceID},
-			{"--abort-promotion", 0, "no promotion is under way"},
+			{"--abort-promotion", 0, "no fence of one is recorded as up"},
+			{"--lower-fence", 0, "no fence of a promotion is recorded as up"},
 		} {
 			status, out, complaints := command(t, append(strings.Fields(c.args), "--store", dir, "--mirror", "dr")...)
 			if status != c.status || !strings.Contains(out+complaints, c.words) {
