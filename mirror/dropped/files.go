@@ -52,6 +52,9 @@ func List(dir string) (*Folder, error) {
 		if unfinished, _ := filepath.Match("unfinished-*", d.Name()); unfinished {
 			err = errors.New("it was being written when its process ended; the truncation that it was for was not done then")
 		}
+		if err == nil && !d.Type().IsRegular() {
+			err = errors.New("it is no regular file: a pipe could be waited for without an end, and a link tells nothing of the size of what it leads to")
+		}
 		if err != nil {
 			folder.Strays = append(folder.Strays, Stray{path, err.Error()})
 			return nil

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/clustermirror/clustermirror/internal/batch"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -35,7 +36,7 @@ type FileSummary struct {
 	Batches  int64
 	Records  Counts    // data records, without Again
 	Again    int64     // data records that a file before this one has too
-	Earliest time.Time // of the batches' largest timestamps; zero: no data
+	Earliest time.Time // of the batches' largest timestamps, those beyond what JSON can tell as the last that it can (9999-12-31); zero: no data
 	Latest   time.Time
 	Whys     []string `json:",omitempty"` // of records whose transaction is open or unknown, each once
 	Below    []Below  `json:",omitempty"`
@@ -101,7 +102,7 @@ func (f *Folder) Summarize(ctx context.Context, o Options) (Summary, error) {
 		}
 		x.Records.add(b.Transaction.State, int64(b.BatchInfo.Records))
 		s.Records.add(b.Transaction.State, int64(b.BatchInfo.Records))
-		if when := time.UnixMilli(b.MaxTimestamp); b.MaxTimestamp >= 0 {
+		if when := batch.Time(b.MaxTimestamp); b.MaxTimestamp >= 0 {
 			if x.Earliest.IsZero() || when.Before(x.Earliest) {
 				x.Earliest = when
 			}
