@@ -16,7 +16,7 @@ type Fence interface {
 	Raise(ctx context.Context, topics []string) error
 	// Lower takes back what Raise has done, whole or in part, and nothing else.
 	Lower(ctx context.Context, topics []string) error
-	// String is one line for the report, the history and the record of the promotion: what keeps whom from writing. It is the same in each process, and has no secrets.
+	// String is one line for the report, the history and the record of the promotion: what keeps whom from writing. It is the same in each process, never empty, and has no secrets.
 	String() string
 }
 
@@ -108,6 +108,8 @@ func (o *PromoteOptions) fault() string {
 		return "a promotion needs a Fence, or Unfenced, with which nothing is proved"
 	case o.Fence != nil && o.Unfenced:
 		return "a promotion has a Fence or is Unfenced: it is one or the other"
+	case o.Fence != nil && fenceName(o.Fence) == "":
+		return "the fence's String is empty, and by that name it is recorded and lowered again after a crash: give it a name"
 	case o.Quiet < 0 || o.Bound < 0 || o.TransactionWait < 0 || o.LowerBound < 0:
 		return "no time of a promotion is below 0"
 	case o.Quiet >= o.Bound:

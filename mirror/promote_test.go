@@ -781,12 +781,18 @@ func TestAcceptance4_1OpenTransactionsAreWaitedForOrAbortedAtTheSource(t *testin
 	}
 }
 
+// nameless is a fence whose name was forgotten: recorded as none, it would stay up unseen after a crash.
+type nameless struct{ mirror.Fence }
+
+func (nameless) String() string { return "" }
+
 func TestAPromotionIsRefusedBeforeAnythingHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPromotion(t, 6)
 		for name, change := range map[string]func(*mirror.PromoteOptions){
 			"a promotion needs a Fence":  func(o *mirror.PromoteOptions) { o.Fence = nil },
 			"it is one or the other":     func(o *mirror.PromoteOptions) { o.Unfenced = true },
+			"give it a name":             func(o *mirror.PromoteOptions) { o.Fence = nameless{o.Fence} },
 			"make Bound longer":          func(o *mirror.PromoteOptions) { o.Bound = time.Second },
 			"none in this mirror":        func(o *mirror.PromoteOptions) { o.Topics = []string{"t", "other"} },
 			"does not fit":               func(o *mirror.PromoteOptions) { o.Intent.Plan = "promote-1-2-3" },

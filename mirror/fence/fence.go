@@ -20,17 +20,27 @@ import (
 // Hook is a fence of two functions of the caller's. Both are called again after a crash, and must bear that. It does not tell on which cluster it works, so a promotion cannot compare that with the
 // source, as it does with the other fences; its report says so.
 type Hook struct {
-	Name           string // one line, without secrets, the same in each process
+	Name           string // one line, without secrets, the same in each process, not empty
 	RaiseF, LowerF func(ctx context.Context, topics []string) error
 }
 
 var _ mirror.Fence = Hook{}
 
-// Raise calls RaiseF.
-func (h Hook) Raise(ctx context.Context, topics []string) error { return h.RaiseF(ctx, topics) }
+// Raise calls RaiseF. Without a LowerF nothing is raised that nobody could lower.
+func (h Hook) Raise(ctx context.Context, topics []string) error {
+	if h.RaiseF == nil || h.LowerF == nil {
+		return fmt.Errorf("fence.Hook %q: it was not raised: it needs both RaiseF and LowerF", h.Name)
+	}
+	return h.RaiseF(ctx, topics)
+}
 
 // Lower calls LowerF.
-func (h Hook) Lower(ctx context.Context, topics []string) error { return h.LowerF(ctx, topics) }
+func (h Hook) Lower(ctx context.Context, topics []string) error {
+	if h.LowerF == nil {
+		return fmt.Errorf("fence.Hook %q: it cannot be lowered without a LowerF; if an earlier process has raised it, take it down by hand", h.Name)
+	}
+	return h.LowerF(ctx, topics)
+}
 
 func (h Hook) String() string { return h.Name }
 

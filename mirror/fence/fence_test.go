@@ -1,6 +1,7 @@
 package fence_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -118,5 +119,19 @@ func TestATransactionThatEndsMeanwhileIsLeftAlone(t *testing.T) {
 		if err := fence.Transactions(client).AbortTransactions(t.Context(), []mirror.OpenTransaction{open}); err != nil || aborts != c.aborts {
 			t.Errorf("%s: %d aborts, %v", c.name, aborts, err)
 		}
+	}
+}
+
+// A hook that lacks a function is an error, not a panic in the middle of a promotion; and what could not be lowered is not raised.
+func TestAHookNeedsBothFunctions(t *testing.T) {
+	called := false
+	f := func(context.Context, []string) error { called = true; return nil }
+	for _, h := range []fence.Hook{{Name: "g"}, {Name: "g", RaiseF: f}, {Name: "g", LowerF: f}} {
+		if err := h.Raise(t.Context(), []string{"t"}); err == nil || called {
+			t.Errorf("raised: %v", err)
+		}
+	}
+	if err := (fence.Hook{Name: "g"}).Lower(t.Context(), []string{"t"}); err == nil {
+		t.Error("lowered by nothing")
 	}
 }
