@@ -59,6 +59,10 @@ func (m *Mirror) PlanFailback(ctx context.Context, topics ...string) (FailbackPl
 		}
 		s.Topics = append(s.Topics, ts)
 	}
+	if rights, looked := m.surveying.missingRights(ctx, topics); looked {
+		seen := seenNames(rights, time.Now())
+		s.MissingRights = &seen
+	}
 	s.Taken = time.Now()
 	return PlanFailback(s, FailbackOptions{Topics: topics}), nil
 }
@@ -192,9 +196,11 @@ func (m *Mirror) compareEpochs(ctx context.Context, log Log, p *PartitionStatus,
 			break
 		}
 		p.NeedsConsent = &Consent{TopicID: p.TopicID, Partition: tp.Partition, From: point, To: p.End, Episode: p.Episode}
-		if ev.Disagreements, err = FindDisagreements(ctx, log, point, p.End); err != nil {
+		size := int64(0)
+		if ev.Disagreements, size, err = findDisagreements(ctx, log, point, p.End); err != nil {
 			return err
 		}
+		ev.DropBytes = KnownNumber(size)
 	}
 	ev.Compared, ev.CommonPoint = true, point
 	return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
@@ -30,7 +31,8 @@ type FailbackPlan struct {
 	DestinationClusterID string              `json:"destinationClusterId"` // the cluster that gives records up
 	Taken                time.Time           `json:"taken"`
 	Severity             Severity            `json:"severity"`
-	Dropped              int64               `json:"dropped"` // offsets given up, all partitions together
+	Dropped              int64               `json:"dropped"`            // offsets given up, all partitions together
+	DropBytes            Number              `json:"dropBytes,omitzero"` // of their batches, as a Sink is handed them: what it needs room for. Unknown where one of the partitions was not read for this plan
 	Preconditions        []Precondition      `json:"preconditions"`
 	Topics               []PlanTopic         `json:"topics"` // outcome drop, go or refused
 	Partitions           []FailbackPartition `json:"partitions"`
@@ -56,8 +58,9 @@ type FailbackPartition struct {
 	CommonPoint Number    `json:"commonPoint"` // both logs are equal below it
 	From        Number    `json:"from"`        // [From, To) would be dropped; unknown if nothing is
 	To          Number    `json:"to"`
-	Dropped     Number    `json:"dropped"` // offsets given up
-	Start       int64     `json:"start"`   // of this cluster's log
+	Dropped     Number    `json:"dropped"`            // offsets given up
+	DropBytes   Number    `json:"dropBytes,omitzero"` // of their batches, read when this was planned
+	Start       int64     `json:"start"`              // of this cluster's log
 	End         int64     `json:"end"`
 	SourceEnd   Number    `json:"sourceEnd"`
 	SourceSeen  time.Time `json:"sourceSeen,omitzero"`
@@ -85,6 +88,7 @@ func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailbackPartition{}, Reason: o.Reason,
 	}
 	compared, still := true, true
+	var bytes, unread int64
 	index := indexed(&s)
 	for _, name := range planTopics(&s, o.Topics) {
 		topic := PlanTopic{Topic: name, Outcome: OutcomeGo}
@@ -113,6 +117,11 @@ func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 			}
 			if n, ok := f.Dropped.Value(); ok && f.Outcome == OutcomeDrop {
 				plan.Dropped += n
+				if size, read := f.DropBytes.Value(); read {
+					bytes += size
+				} else {
+					unread++
+				}
 			}
 			plan.Severity = worse(plan.Severity, f.Severity)
 			plan.Partitions = append(plan.Partitions, f)
@@ -121,6 +130,9 @@ func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 			plan.Severity = SeverityRefused
 		}
 		plan.Topics = append(plan.Topics, topic)
+	}
+	if unread == 0 {
+		plan.DropBytes = KnownNumber(bytes)
 	}
 	hold := func(what string, holds bool, detail string) {
 		if holds {
@@ -131,6 +143,9 @@ func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 	hold("the source answers", s.SourceError == "", s.SourceError)
 	hold("every log was compared with the source", compared, "the refused ones say why; mend that, then plan again")
 	hold("no log here has grown since it was compared", still, "somebody writes; end the writers, then plan again")
+	if r := s.MissingRights; r != nil {
+		hold("no right is missing at the destination", r.Count == 0, strings.Join(r.Names, "; ")+"; preflight has the commands, then plan again")
+	}
 	return plan
 }
 
@@ -151,6 +166,7 @@ func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
 		f.LME, f.LMO = KnownNumber(int64(e.LME)), KnownNumber(e.LMO)
 		f.Rounds = append(f.Rounds, e.Rounds...)
 		f.Disagreements = append(f.Disagreements, e.Disagreements...)
+		f.DropBytes = e.DropBytes
 		if compared = e.Compared; compared {
 			f.CommonPoint = KnownNumber(e.CommonPoint)
 		}
@@ -187,7 +203,7 @@ func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
 	}
 	retried := p.State == statemachine.Failed && p.RetryAttempt > 0
 	if compared && (p.State == statemachine.Stopped || p.State == statemachine.Unknown || retried) {
-		f.Outcome, f.Dropped = OutcomeGo, KnownNumber(0)
+		f.Outcome, f.Dropped, f.DropBytes = OutcomeGo, KnownNumber(0), KnownNumber(0)
 		say("nothing has to be dropped")
 		if retried {
 			say("FAILED: %s; it is tried again by itself (so far %s), and a failback waits for that", orUnknown(p.Reason), plural(int(p.RetryAttempt), "time", "times"))
@@ -196,7 +212,7 @@ func planFailbackPartition(s *Snapshot, p *PartitionStatus) FailbackPartition {
 	}
 	switch p.State {
 	case statemachine.Mirroring, statemachine.EpochFencing, statemachine.Pausing, statemachine.Paused:
-		f.Outcome, f.CommonPoint, f.Dropped = OutcomeGo, KnownNumber(p.End), KnownNumber(0)
+		f.Outcome, f.CommonPoint, f.Dropped, f.DropBytes = OutcomeGo, KnownNumber(p.End), KnownNumber(0), KnownNumber(0)
 		say("nothing had to be dropped")
 	case statemachine.Failed:
 		refuse("FAILED: %s", orUnknown(p.Reason))
@@ -266,6 +282,11 @@ func (p FailbackPlan) String() string {
 		}
 	}
 	t.line("%s", verdict)
+	if size, read := p.DropBytes.Value(); drop > 0 && read {
+		t.line("they are %s of batches, read for this plan: the sink needs room for them", plural(int(size), "byte", "bytes"))
+	} else if drop > 0 {
+		t.line("how many bytes the sink needs room for is unknown: not all of it was read for this plan")
+	}
 	t.line("")
 	for _, c := range p.Preconditions {
 		mark := "yes"
@@ -381,11 +402,18 @@ const disagreementBytes = 64 << 20
 // A transaction that has records in the range may have others below it: that is looked for downwards, in 64 MiB at most, and what is not found by then is listed as possible.
 // It reads in pieces of at most 4 MiB or one batch. Errors are the log's, or a batch that cannot be read.
 func FindDisagreements(ctx context.Context, log LogReader, from, to int64) ([]Disagreement, error) {
+	found, _, err := findDisagreements(ctx, log, from, to)
+	return found, err
+}
+
+// findDisagreements is FindDisagreements, and how many bytes it has read of the range.
+func findDisagreements(ctx context.Context, log LogReader, from, to int64) (disagreements []Disagreement, size int64, err error) {
 	var found []Disagreement
 	wrote, ended := map[int64]bool{}, map[int64]bool{} // producers that wrote in the range before a marker of theirs; whose first transaction there has ended
 	asked := map[int64]bool{}                          // producers of which it has to be known whether they had a transaction open at from
-	err := readLog(ctx, log, from, to, func(batches []byte) error {
+	err = readLog(ctx, log, from, to, func(batches []byte) error {
 		for h, one := range batch.All(batches) {
+			size += int64(len(one))
 			switch {
 			case h.Control():
 				c, err := batch.ReadControl(one, &h)
@@ -412,7 +440,7 @@ func FindDisagreements(ctx context.Context, log LogReader, from, to int64) ([]Di
 		open, err = openAt(ctx, log, from, asked)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("mirror: looking for transactions in [%d,%d): %w", from, to, err)
+		return nil, 0, fmt.Errorf("mirror: looking for transactions in [%d,%d): %w", from, to, err)
 	}
 	kept := found[:0]
 	for _, d := range found {
@@ -423,9 +451,9 @@ func FindDisagreements(ctx context.Context, log LogReader, from, to int64) ([]Di
 		}
 	}
 	if len(kept) == 0 {
-		return nil, nil
+		return nil, size, nil
 	}
-	return kept, nil
+	return kept, size, nil
 }
 
 // openAt says which of these producers had a transaction open at an offset, by the last that they wrote below it. It looks downwards, and says nothing of one of which it found nothing in

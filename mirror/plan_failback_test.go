@@ -41,9 +41,9 @@ func west() Snapshot {
 		Topics:     []TopicSnapshot{{Topic: "orders"}, {Topic: "payments"}, {Topic: "fresh"}, {Topic: "audit"}, {Topic: "gone", Reason: "the cluster that took over does not have this topic"}},
 		Partitions: []PartitionStatus{grown, same, orders, payments, fresh, reverse, running, idle},
 		Evidence: []Evidence{
-			{TopicPartition: TopicPartition{"orders", 0}, Compared: true, CommonPoint: 880, LME: 5, LMO: 900, Rounds: []EpochRound{{Ask: 5, Epoch: 5, End: 900, Boundary: 880}}},
+			{TopicPartition: TopicPartition{"orders", 0}, Compared: true, CommonPoint: 880, LME: 5, LMO: 900, Rounds: []EpochRound{{Ask: 5, Epoch: 5, End: 900, Boundary: 880}}, DropBytes: KnownNumber(12345)},
 			{TopicPartition: TopicPartition{"orders", 1}, Compared: true, CommonPoint: 900, LME: 5, LMO: 900, Rounds: []EpochRound{{Ask: 5, Epoch: Unknown, End: Unknown, Boundary: 900}, {Ask: 4, Epoch: 4, End: 900, Boundary: 900}}},
-			{TopicPartition: TopicPartition{"payments", 0}, Compared: true, CommonPoint: 6, LME: 0, LMO: 6, Disagreements: []Disagreement{{ProducerID: 7, ProducerEpoch: 0, CommitAt: 6}}},
+			{TopicPartition: TopicPartition{"payments", 0}, Compared: true, CommonPoint: 6, LME: 0, LMO: 6, Disagreements: []Disagreement{{ProducerID: 7, ProducerEpoch: 0, CommitAt: 6}}, DropBytes: KnownNumber(78)},
 			{TopicPartition: TopicPartition{"fresh", 0}, Compared: true, CommonPoint: 0, LME: Unknown, LMO: Unknown},
 		},
 	}
@@ -56,11 +56,16 @@ func failbackOf(topics ...string) FailbackPlan {
 func TestFailbackPlanTexts(t *testing.T) {
 	dead := west()
 	dead.SourceError = "i/o timeout"
+	poor, rich := west(), west()
+	poor.MissingRights = &SeenNames{Count: 2, Names: []string{"Alter on topic orders", "Write on topic orders"}}
+	rich.MissingRights = &SeenNames{}
 	for name, plan := range map[string]FailbackPlan{
 		"failback-all":         failbackOf(),
 		"failback-ready":       failbackOf("payments", "fresh"),
 		"failback-not-member":  failbackOf("payments", "nowhere"),
 		"failback-dead-source": PlanFailback(dead, FailbackOptions{Topics: []string{"payments"}}),
+		"failback-rights":      PlanFailback(poor, FailbackOptions{Topics: []string{"payments"}}),
+		"failback-all-rights":  PlanFailback(rich, FailbackOptions{Topics: []string{"payments"}}),
 		"failback-nothing":     PlanFailback(Snapshot{Mirror: "west", Taken: planTime}, FailbackOptions{}),
 	} {
 		golden(t, name+".txt", []byte(plan.String()))

@@ -127,6 +127,7 @@ func judgeFailover(plan mirror.FailoverPlan, before, after facts, sourceEnd func
 
 // judgeFailback does the same for a failback: what is gone of the old source's logs is exactly what the plan lists, and is in the sink.
 func judgeFailback(plan mirror.FailbackPlan, before, after facts, sunk map[mirror.TopicPartition][]byte) (wrong []string) {
+	var all int64
 	for _, tp := range judged {
 		had, has := before.raw[tp], after.raw[tp]
 		kept := 0
@@ -149,6 +150,13 @@ func judgeFailback(plan mirror.FailbackPlan, before, after facts, sunk map[mirro
 		if !bytes.Equal(sunk[tp], had[kept:]) {
 			wrong = append(wrong, fmt.Sprintf("%v: %d bytes are gone, and %d are in the sink", tp, len(had)-kept, len(sunk[tp])))
 		}
+		all += int64(len(sunk[tp]))
+		if i >= 0 && plan.Partitions[i].DropBytes != mirror.KnownNumber(int64(len(sunk[tp]))) {
+			wrong = append(wrong, fmt.Sprintf("%v: %d bytes are in the sink, and the plan says %s", tp, len(sunk[tp]), plan.Partitions[i].DropBytes))
+		}
+	}
+	if plan.DropBytes != mirror.KnownNumber(all) {
+		wrong = append(wrong, fmt.Sprintf("%d bytes are in the sink, and the plan says %s", all, plan.DropBytes))
 	}
 	return wrong
 }
@@ -340,6 +348,11 @@ func TestAcceptance4_5ExecutionIsThePlanForRandomHistories(t *testing.T) {
 				small.Partitions[i].From = mirror.KnownNumber(from + 1)
 				if len(judgeFailback(small, before, after, sink.sunk)) == 0 {
 					t.Error("a plan that names too small a range passes")
+				}
+				small.Partitions[i].From = p.From
+				small.Partitions[i].DropBytes = mirror.Number{}
+				if len(judgeFailback(small, before, after, sink.sunk)) == 0 {
+					t.Error("a plan that does not know how much the sink takes passes")
 				}
 			}
 		}

@@ -29,6 +29,7 @@ type Snapshot struct {
 	GroupsSeen           time.Time           // when groups were last looked at on both sides; zero: never, or that is not known
 	Transactions         *TransactionLook    // for PlanFailover: what the copies hold of transactions; nil: nobody has looked
 	Surroundings         Surroundings        // what was gathered around the records while the source answered
+	MissingRights        *SeenNames          // for PlanFailback: rights that the mirror lacks at the destination; nil: nobody can say
 	Evidence             []Evidence          // for PlanFailback, at most one for a partition
 	Failovers            []MeasuredFailover  // that were measured (Status.Failovers): what the next one is expected to take is the longest of them
 	Promotion            *Promotion          // one that is under way (Status.Promotion), for Head; nil: none is
@@ -78,6 +79,7 @@ type Evidence struct {
 	LMO           int64          // last mirror offset, Unknown if none
 	Rounds        []EpochRound   // questions about epochs, in their order
 	Disagreements []Disagreement // transactions that ended differently on both sides (FindDisagreements)
+	DropBytes     Number         // of the batches that would be dropped, as a Sink is handed them
 }
 
 // EpochRound is one question to the source (end offset for a leader epoch) and its answer.

@@ -200,7 +200,7 @@ func (g *surveying) look(ctx context.Context, answered bool) {
 			s.NotMirrored.Error = seenWord(err.Error())
 		}
 	})
-	if rights, looked := g.missingRights(ctx); looked {
+	if rights, looked := g.missingRights(ctx, g.m.memberTopics()); looked {
 		note(func(s *Surroundings) { s.MissingRights = seenNames(rights, time.Now()) })
 	}
 }
@@ -255,15 +255,15 @@ func (g *surveying) notMirrored(ctx context.Context) (names []string, err error)
 	return names, nil
 }
 
-// missingRights are those that the mirror needs at the destination, as Preflight looks for them. looked is false where nobody can say.
-func (g *surveying) missingRights(ctx context.Context) (lines []string, looked bool) {
+// missingRights are those that the mirror needs at the destination for these topics, as Preflight looks for them. looked is false where nobody can say.
+func (g *surveying) missingRights(ctx context.Context, topics []string) (lines []string, looked bool) {
 	if _, ok := g.m.cfg.Destination.(RightsChecker); !ok {
 		return nil, false
 	}
 	settings := g.m.settingsNow()
 	p := &preflight{cfg: PreflightConfig{Settings: settings, Destination: g.m.cfg.Destination, Bound: g.m.cfg.CallBound, DestinationPrincipal: "User:MIRROR"}}
 	p.rules, _ = settings.ACLRules() // settings that cannot be read are told of elsewhere
-	p.report.Topics = g.m.memberTopics()
+	p.report.Topics = topics
 	for _, group := range g.m.syncing.groups.status() {
 		p.report.Groups = append(p.report.Groups, group.Group)
 	}
