@@ -116,7 +116,7 @@ func (a *Admin) lowerLeft(ctx context.Context, f LeftFence, fence Fence, sourceI
 	}
 	if err == nil {
 		rules = rulesOf(with, f.Topics)
-		err = with.Lower(ctx, f.Topics)
+		_, err = atTheFence(ctx, "lowering it", func(ctx context.Context) error { return with.Lower(ctx, f.Topics) })
 	}
 	if err != nil {
 		return fmt.Errorf("mirror %s: the fence of %s could not be lowered and may still be up (%s): %w", a.cfg.Mirror, few(f.Topics), f.Fence, err)

@@ -323,7 +323,7 @@ func (a *Admin) lowerFence(ctx context.Context, record Promotion, fence Fence, s
 		}
 		if err == nil {
 			rules = rulesOf(fence, record.Topics)
-			err = fence.Lower(ctx, record.Topics)
+			_, err = atTheFence(ctx, "lowering it", func(ctx context.Context) error { return fence.Lower(ctx, record.Topics) })
 		}
 		if err != nil {
 			return fmt.Errorf("mirror %s: the fence could not be lowered and may still be up (%s): %w", a.cfg.Mirror, record.Fence, err)
@@ -343,6 +343,32 @@ func (a *Admin) lowerFence(ctx context.Context, record Promotion, fence Fence, s
 		return fmt.Errorf("mirror %s: the fence is down, and the promotion is still recorded: %w", a.cfg.Mirror, err)
 	}
 	return nil
+}
+
+// fenceGrace is how long a fence's call may take to return when its context has ended.
+const fenceGrace = time.Second
+
+// atTheFence is a call of somebody's fence. It returns in its time, whatever the fence does; one that does not return is let go of. returned is closed when it has.
+func atTheFence(ctx context.Context, doing string, do func(context.Context) error) (returned chan struct{}, err error) {
+	returned = make(chan struct{})
+	var answer error // once it has returned
+	go func() {
+		defer close(returned)
+		answer = do(ctx)
+	}()
+	select {
+	case <-returned:
+		return returned, answer
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(fenceGrace)
+	defer grace.Stop()
+	select {
+	case <-returned:
+		return returned, answer
+	case <-grace.C:
+		return returned, fmt.Errorf("%s: the fence does not return, and its time is over; what it does later nobody undoes, so look at the source then: %w", doing, ctx.Err())
+	}
 }
 
 // withMemory is the fence with what it said before it was raised.

@@ -25,6 +25,7 @@ type promoting struct {
 	r      PromoteReport
 
 	sourceID string                      // whom the mirror reads from, "" if nobody has said it yet
+	raising  chan struct{}               // closed when the last Raise has returned; nil: none was called
 	verified *sourceLook                 // the last look before the stop; nil: this process has none
 	latest   *sourceLook                 // behind the stop; nil: the source has not answered
 	unraised error                       // why the fence could not be raised again behind the stop, where nothing waits for it
@@ -193,7 +194,11 @@ func (p *promoting) begin(ctx context.Context) (back bool, err error) {
 			return false, err
 		}
 		if looks, ok := p.o.Fence.(FenceMemory); ok {
-			if memory, err = looks.Look(ctx, topics); err != nil {
+			_, err = atTheFence(ctx, "looking what is at the source before it", func(ctx context.Context) (err error) {
+				memory, err = looks.Look(ctx, topics)
+				return err
+			})
+			if err != nil {
 				return false, fmt.Errorf("mirror %s: the fence cannot be raised, nothing has changed: %w", p.cfg.Mirror, err)
 			}
 		}
@@ -304,7 +309,26 @@ func (p *promoting) raiseAgain(ctx context.Context) error {
 	if err := atSource(ctx, theFence, p.o.Fence, p.sourceID); err != nil {
 		return err
 	}
-	return p.fence.Raise(ctx, p.record.Topics)
+	return p.raise(ctx)
+}
+
+// raise raises the fence.
+func (p *promoting) raise(ctx context.Context) (err error) {
+	p.raising, err = atTheFence(ctx, "raising it", func(ctx context.Context) error { return p.fence.Raise(ctx, p.record.Topics) })
+	return err
+}
+
+// raised waits until the fence is raised no more, so that it is not lowered before that.
+func (p *promoting) raised(ctx context.Context) error {
+	if p.raising == nil {
+		return nil
+	}
+	select {
+	case <-p.raising:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the fence is still being raised: %w", ctx.Err())
+	}
 }
 
 // mine says that a record is still this attempt's.
@@ -351,7 +375,7 @@ func (p *promoting) step(ctx context.Context, step PromotionStep) error {
 // ready raises the fence and waits until everything is there to stop.
 func (p *promoting) ready(ctx context.Context) error {
 	if p.fence != nil {
-		if err := p.fence.Raise(ctx, p.record.Topics); err != nil {
+		if err := p.raise(ctx); err != nil {
 			return fmt.Errorf("raising the fence (%s): %w", p.record.Fence, err)
 		}
 	}
@@ -504,7 +528,11 @@ func (p *promoting) giveUp(ctx context.Context, cause error) error {
 		return fmt.Errorf("%w: somebody else has taken it back: %w", ErrGivenUp, cause) // there was no fence
 	}
 	p.tellStep()
-	if err := p.insist(ctx, func() error { return p.lowerFence(ctx, record, p.o.Fence, sourceID) }); err != nil {
+	err = p.raised(ctx)
+	if err == nil {
+		err = p.insist(ctx, func() error { return p.lowerFence(ctx, record, p.o.Fence, sourceID) })
+	}
+	if err != nil {
 		return fmt.Errorf("%w, but the source: abort the promotion, which tries that again: %w: %w", ErrGivenUp, cause, err)
 	}
 	p.r.FenceUp = false
