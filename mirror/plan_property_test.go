@@ -21,14 +21,27 @@ import (
 type facts struct {
 	raw     map[mirror.TopicPartition][]byte
 	configs map[string]map[string]string
+	groups  map[groupAt]int64 // committed offsets
 }
+
+type groupAt struct {
+	group string
+	tp    mirror.TopicPartition
+}
+
+var judgedGroups = []string{"g", "h"}
 
 var judged = []mirror.TopicPartition{{Topic: "t", Partition: 0}, {Topic: "t", Partition: 1}, {Topic: "u", Partition: 0}}
 
 func factsOf(s *side) facts {
 	s.t.Helper()
-	f := facts{map[mirror.TopicPartition][]byte{}, map[string]map[string]string{}}
+	f := facts{map[mirror.TopicPartition][]byte{}, map[string]map[string]string{}, map[groupAt]int64{}}
 	for _, tp := range judged {
+		for _, group := range judgedGroups {
+			if at, ok := s.GroupOffset(group, tp); ok {
+				f.groups[groupAt{group, tp}] = at.Offset
+			}
+		}
 		f.raw[tp] = s.raw(tp.Topic, tp.Partition)
 		c, err := s.TopicConfig(tp.Topic)
 		if err != nil {
@@ -125,6 +138,29 @@ func judgeFailover(plan mirror.FailoverPlan, before, after facts, sourceEnd func
 	return wrong
 }
 
+// judgeGroups does the same for where groups are at the destination: those that the plan moves are where it says, and all others where they were. What somebody has moved there behind the look that the
+// plan rests on stays his. moved is when that was.
+func judgeGroups(plan mirror.FailoverPlan, before, after facts, moved map[groupAt]time.Time, doubtful map[groupAt]bool) (wrong []string) {
+	for _, group := range judgedGroups {
+		for _, tp := range judged {
+			key := groupAt{group, tp}
+			had, known := before.groups[key]
+			has, there := after.groups[key]
+			want := fmt.Sprint(had, known)
+			for _, p := range plan.GroupPlaces {
+				if p.Group == group && p.Topic == tp.Topic && p.Partition == tp.Partition && !p.Stays && !moved[key].After(p.Seen) {
+					at, ok := p.Place.Value()
+					want = fmt.Sprint(max(at, 0), ok)
+				}
+			}
+			if got := fmt.Sprint(has, there); got != want && !(doubtful[key] && got == fmt.Sprint(had, known)) {
+				wrong = append(wrong, fmt.Sprintf("group %s in %v: %s (before: %d %v), and the plan says %s", group, tp, got, had, known, want))
+			}
+		}
+	}
+	return wrong
+}
+
 // judgeFailback does the same for a failback: what is gone of the old source's logs is exactly what the plan lists, and is in the sink.
 func judgeFailback(plan mirror.FailbackPlan, before, after facts, sunk map[mirror.TopicPartition][]byte) (wrong []string) {
 	var all int64
@@ -175,7 +211,7 @@ func (s *partsSink) Dropped(_ context.Context, tp mirror.TopicPartition, _, _ in
 }
 
 // TestAcceptance4_5ExecutionIsThePlanForRandomHistories: transactions over several partitions, elections, copies that lag, processes that end at any moment; then the source dies, and a plan is carried out, and
-// a failback behind it. Judged by raw logs, settings and the allocator of producer ids, before and after. A plan that names too little, or too much, is found out.
+// a failback behind it. Judged by raw logs, settings, where groups are and the allocator of producer ids, before and after. A plan that names too little, or too much, is found out.
 func TestAcceptance4_5ExecutionIsThePlanForRandomHistories(t *testing.T) {
 	seeded(t, func(t *testing.T, rng *rand.Rand) {
 		a, b := newSide(t, memlog.Config{ClusterID: "A"}), newSide(t, memlog.Config{ClusterID: "B"})
@@ -227,12 +263,26 @@ func TestAcceptance4_5ExecutionIsThePlanForRandomHistories(t *testing.T) {
 			begin(i)
 		}
 		gone := false
+		moved := map[groupAt]time.Time{}
+		doubtful := map[groupAt]bool{}
+		been := map[groupAt]map[int64]bool{} // where groups were seen at the destination
 		history := func(n int) {
 			for range n {
 				i, tp := rng.IntN(len(producers)), judged[rng.IntN(len(judged))]
 				p := producers[i]
 				var err error
-				switch x := rng.IntN(20); {
+				switch x := rng.IntN(26); {
+				case x >= 20 && x < 24 && !gone:
+					err = a.CommitOffset(judgedGroups[rng.IntN(len(judgedGroups))], tp, mirror.GroupOffset{Offset: rng.Int64N(a.log(tp.Topic, tp.Partition).End() + 1), LeaderEpoch: mirror.Unknown})
+				case x == 24:
+					key := groupAt{judgedGroups[rng.IntN(len(judgedGroups))], tp}
+					to := rng.Int64N(b.log(tp.Topic, tp.Partition).End() + 1)
+					moved[key] = time.Now()
+					if been[key][to] { // who commits just what the mirror has written, or was about to, cannot be told from it (decision 12): it stays, or is moved as the plan says
+						delete(moved, key)
+						doubtful[key] = true
+					}
+					err = b.CommitOffset(key.group, tp, mirror.GroupOffset{Offset: to, LeaderEpoch: mirror.Unknown})
 				case x < 3:
 					a.fill(tp.Topic, tp.Partition, 1+rng.IntN(3))
 				case x < 7 && !inside[i]:
@@ -263,6 +313,12 @@ func TestAcceptance4_5ExecutionIsThePlanForRandomHistories(t *testing.T) {
 					t.Fatal(err)
 				}
 				note()
+				for key, at := range factsOf(b).groups {
+					if been[key] == nil {
+						been[key] = map[int64]bool{}
+					}
+					been[key][at] = true
+				}
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -286,6 +342,9 @@ func TestAcceptance4_5ExecutionIsThePlanForRandomHistories(t *testing.T) {
 		if wrong := judgeFailover(plan, before, after, sourceEnd); len(wrong) > 0 {
 			t.Fatalf("%q\n%s\n%s", wrong, plan, report)
 		}
+		if wrong := judgeGroups(plan, before, after, moved, doubtful); len(wrong) > 0 {
+			t.Fatalf("%q\n%s\n%s", wrong, plan, report)
+		}
 		// Producer ids that are given out behind the stop were not the source's.
 		id := b.NewProducerID()
 		for tp, raw := range before.raw {
@@ -296,6 +355,23 @@ func TestAcceptance4_5ExecutionIsThePlanForRandomHistories(t *testing.T) {
 			}
 		}
 		t.Logf("loss %s, aborts %d", plan.Loss, slices.IndexFunc(plan.Partitions, func(p mirror.FailoverPartition) bool { return len(p.Aborts) > 0 })+1)
+		for i, p := range plan.GroupPlaces {
+			at, known := p.Place.Value()
+			if p.Stays || !known || doubtful[groupAt{p.Group, mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}}] || moved[groupAt{p.Group, mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}}].After(p.Seen) {
+				continue
+			}
+			wrong := plan
+			wrong.GroupPlaces = slices.Clone(plan.GroupPlaces)
+			wrong.GroupPlaces[i].Place = mirror.KnownNumber(at + 1)
+			if len(judgeGroups(wrong, before, after, moved, doubtful)) == 0 {
+				t.Error("a plan that has a group go on elsewhere passes")
+			}
+			wrong.GroupPlaces = slices.Delete(slices.Clone(plan.GroupPlaces), i, i+1)
+			if before.groups[groupAt{p.Group, mirror.TopicPartition{Topic: p.Topic, Partition: p.Partition}}] != at && len(judgeGroups(wrong, before, after, moved, doubtful)) == 0 {
+				t.Error("a plan that leaves out a group which is moved passes")
+			}
+			t.Logf("group %s in %s-%d was to go on at %d", p.Group, p.Topic, p.Partition, at)
+		}
 		// A plan that says less, or more, is none.
 		for i := range plan.Partitions {
 			small := plan
