@@ -14,6 +14,7 @@ const (
 	kafka       = "kafka"       // a mirror into a Kafka cluster: a stock broker follows
 	copier      = "copier"      // a plain copier of records over franz-go: a consumer and a producer
 	mirrorMaker = "mm2"         // MirrorMaker 2
+	idle        = "idle"        // of -idle: mirrors of topics in which nothing happens
 )
 
 // groups are what the last part of a cell's name stands for.

@@ -9,6 +9,7 @@
 //	go run ./internal/bench -profile FOLDER         # profiles of CPU and heap of each run, which cost it a little
 //	go run ./internal/bench -memory                 # memory with 1,000 partitions and a slow log
 //	go run ./internal/bench -link                   # one partition over a link with 100 ms round trip and 1 Gbit/s: see link.go
+//	go run ./internal/bench -idle                   # 5,000 partitions over three brokers in which nothing happens: see idle.go
 //	go run ./internal/bench -kraft all              # a joined KRaft cluster beside stock replication and MirrorMaker 2: see kraft.go
 //
 // Each run of a system is a process of its own. It is measured from its first byte to its last one (what comes before, such as the start of a Java process, counts for nobody; MirrorMaker 2 is
@@ -37,6 +38,7 @@ func main() {
 	jsonFile := flag.String("json", "", `write every run as JSON to this file, "-" for standard output`)
 	profiles := flag.String("profile", "", "a folder for profiles of CPU and heap of each measured process of ours (lag cells have none)")
 	check := flag.Bool("check", false, "end with an error when a goal is missed")
+	still := flag.Bool("idle", false, "measure what 5,000 idle partitions cost instead")
 	link := flag.Bool("link", false, "measure one partition over a long link instead")
 	memory := flag.Bool("memory", false, "measure memory with 1,000 partitions instead")
 	memoryOf := flag.String("memory-of", "", "used by -memory for the measured process")
@@ -64,6 +66,8 @@ func main() {
 			obey(ctx, t, *ordered)
 		case *memoryOf != "":
 			measureSelf(ctx, t, strings.Split(*memoryOf, ","))
+		case *still:
+			measureIdle(ctx, t, *check)
 		case *link:
 			measureLink(ctx, t, full, *check)
 		case *memory:

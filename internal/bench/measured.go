@@ -64,6 +64,8 @@ func obey(ctx context.Context, t *program, text string) {
 		m.mirrorIntoKafka()
 	case copier:
 		m.copyRecords()
+	case idle:
+		m.idleSelf()
 	default:
 		t.Fatalf("no system %q", m.o.System)
 	}

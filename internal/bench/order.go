@@ -28,6 +28,8 @@ type order struct {
 	Source      place
 	Destination place
 	Link        longLink // to the source
+	Idle        []string // topics of an idle process
+	Mirrors     int      // that it runs
 }
 
 // place is a cluster as a measured process needs to know it.

@@ -31,15 +31,17 @@ func TestRealKafkaForce(t *testing.T) {
 	})
 	j.create("forced", 2)
 	l := j.open("forced", 1) // its stock replicas are 2, 3, 1, in this order
-	appendTo(t, l, data(0, 0, 5, "plain"))
+	plain, late := data(0, 0, 5, "plain"), data(6, 0, 4, "late")
+	appendTo(t, l, plain)
 	open := batch.AppendData(nil, batch.DataSpec{BaseOffset: 5, LeaderEpoch: 0, ProducerID: 70, ProducerEpoch: 0, BaseSequence: 0, Transactional: true,
 		BaseTimestamp: time.Now().UnixMilli(), Records: []batch.Record{{Value: []byte("open")}}})
 	appendTo(t, l, open)
 	await(t, l)
+	whole := len(plain) + len(open) + len(late)
 	c.Pause(2) // misses what comes now
-	appendTo(t, l, data(6, 0, 4, "late"))
+	appendTo(t, l, late)
 	eventually(t, "brokers 1 and 3 to have everything", func() bool {
-		return len(c.SegmentBytes("forced", 1, 1)) > 0 && string(c.SegmentBytes("forced", 1, 1)) == string(c.SegmentBytes("forced", 1, 3)) && l.Replicated() == 10
+		return len(c.WaitSameSegments("forced", 1, 1, 3)) == whole && l.Replicated() == 10 // a broker that has only just begun has no folder yet
 	})
 	var recorded atomic.Int32
 	record := func(_ context.Context, f kraft.Forced) error {

@@ -333,7 +333,9 @@ func TestRealKafkaGrownAndDeletedByOperators(t *testing.T) {
 	if owner, _, err := s.open("operated", 0).Owner(bound(t)); err != nil || owner != mirror.OwnerOpen {
 		t.Errorf("the new topic is %v, %v", owner, err)
 	}
-	eventually(t, "copies of the new topic", func() bool { return len(s.writer.FindIn(c.SegmentBytes("operated", 0, 1))) > 0 })
+	eventually(t, "copies of the new topic", func() bool {
+		return len(c.LogDirs("operated", 0, 1)) > 0 && len(s.writer.FindIn(c.SegmentBytes("operated", 0, 1))) > 0
+	})
 	s.writer.Stop()
 	if err := s.Leave(bound(t)); err != nil {
 		t.Errorf("leave: %v", err)
