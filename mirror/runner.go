@@ -34,8 +34,7 @@ type runner struct {
 	adopts *statemachine.Write // of the record of another mirror that goes with this one's first write; of the persister's goroutine once events are sent
 
 	// Only touched by the goroutine that handles events.
-	effects []partition.Effect
-	cancel  context.CancelFunc // of the wait that runs beside, nil if none
+	cancel context.CancelFunc // of the wait that runs beside, nil if none
 
 	seenMu      sync.Mutex
 	owner       Ownership // as the log said last
@@ -118,21 +117,27 @@ func (r *runner) run() {
 }
 
 func (r *runner) handle(ev partition.Event) {
+	lent := lentEffects.Get().(*[]partition.Effect)
 	r.coreMu.Lock()
-	r.effects = append(r.effects[:0], r.core.Step(time.Now(), ev)...)
+	effects := r.core.StepInto(*lent, time.Now(), ev)
 	state, step := r.core.Where()
 	r.coreMu.Unlock()
-	r.measure(&ev, state, step)
-	for i := range r.effects {
-		r.do(&r.effects[i])
-		r.effects[i] = partition.Effect{}
+	r.measure(&ev, state, step, effects)
+	for i := range effects {
+		r.do(&effects[i])
+		effects[i] = partition.Effect{}
 	}
+	*lent = effects
+	lentEffects.Put(lent)
 }
 
+// lentEffects are for what a step asks for, which is kept only while it is done: an idle partition needs none.
+var lentEffects = sync.Pool{New: func() any { return new([]partition.Effect) }}
+
 // measure notes how long the steps of a stop take.
-func (r *runner) measure(ev *partition.Event, state statemachine.State, step string) {
+func (r *runner) measure(ev *partition.Event, state statemachine.State, step string, effects []partition.Effect) {
 	now := time.Now()
-	halted := slices.ContainsFunc(r.effects, func(e partition.Effect) bool { return e.Kind == partition.Halt })
+	halted := slices.ContainsFunc(effects, func(e partition.Effect) bool { return e.Kind == partition.Halt })
 	r.seenMu.Lock()
 	told := r.stops.told
 	begins, ends, opened := r.stops.observe(now, ev, state, step, halted)

@@ -177,7 +177,7 @@ func TestF31LookUpsCreateNoTopicOnEitherSide(t *testing.T) {
 		return p.State == statemachine.Failed && p.LagOffsets == mirror.Unknown, lives.Show(s)
 	})
 	lives.Produce(t, lives.Client(a), wiped, 0, "the mirror has to append it")
-	r.UntilFailed(wiped, "the destination topic is deleted, and with it the copy")
+	r.UntilFailed(wiped, "destination", "deleted", "to copy it anew") // whoever notices first, the look at the topic or the append, says so
 	tenLookUps(t, r)
 	for topic, c := range map[string]*kafkatest.Cluster{gone: a, wiped: b, "f31-never-there": b} {
 		if exists(t, c, topic) {

@@ -132,10 +132,18 @@ func New(cfg Config) *Core {
 // Step takes one event at a time now and returns what is to be done. The slice is reused by the next Step. While a Persist is unanswered, events queue inside.
 func (c *Core) Step(now time.Time, ev Event) []Effect {
 	clear(c.out)
-	c.now, c.out = now, c.out[:0]
+	c.out = c.StepInto(c.out, now, ev)
+	return c.out
+}
+
+// StepInto is Step with the caller's slice: what is to be done stands in it from its beginning, or in a longer one, and the core keeps neither. So thousands of partitions that have nothing to do share
+// a few slices.
+func (c *Core) StepInto(out []Effect, now time.Time, ev Event) []Effect {
+	if c.halted {
+		return out[:0]
+	}
+	c.now, c.out = now, out[:0]
 	switch {
-	case c.halted:
-		return nil
 	case c.writing == (Token{}):
 		c.take(ev)
 	case ev.Token == c.writing && (ev.Kind == Persisted || ev.Kind == RetryDue):
@@ -150,7 +158,8 @@ func (c *Core) Step(now time.Time, ev Event) []Effect {
 		c.take(next)
 	}
 	c.cur = Event{} // an idle partition keeps no reply alive
-	return c.out
+	out, c.out = c.out, nil
+	return out
 }
 
 // enqueue keeps an event until the state write is answered. Of events that only say how things are, the newest one is enough.
