@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/recordreader"
 	"github.com/clustermirror/clustermirror/mirror"
 )
 
@@ -102,7 +102,7 @@ func (f *Folder) Summarize(ctx context.Context, o Options) (Summary, error) {
 		}
 		x.Records.add(b.Transaction.State, int64(b.BatchInfo.Records))
 		s.Records.add(b.Transaction.State, int64(b.BatchInfo.Records))
-		if when := batch.Time(b.MaxTimestamp); b.MaxTimestamp >= 0 {
+		if when := recordreader.Time(b.MaxTimestamp); b.MaxTimestamp >= 0 {
 			if x.Earliest.IsZero() || when.Before(x.Earliest) {
 				x.Earliest = when
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
+	"github.com/clustermirror/clustermirror/internal/recordreader"
 	"github.com/clustermirror/clustermirror/mirror"
 	"github.com/clustermirror/clustermirror/mirror/verify"
 	"github.com/clustermirror/clustermirror/txncut"
@@ -219,9 +220,9 @@ func (r *run) marks(ctx context.Context) error {
 		switch kind := mirror.Kind(b); {
 		case h.BaseOffset < r.LMO:
 		case kind == "ABORT":
-			found = append(found, Transaction{ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch, Abort: h.BaseOffset, AbortedAt: batch.Time(h.MaxTimestamp), First: -1, Last: -1, Marker: -1})
+			found = append(found, Transaction{ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch, Abort: h.BaseOffset, AbortedAt: recordreader.Time(h.MaxTimestamp), First: -1, Last: -1, Marker: -1})
 		case kind == "MIRROR_PID_RESET":
-			r.Reset, r.StoppedAt, r.Transactions = h.BaseOffset, batch.Time(h.MaxTimestamp), found
+			r.Reset, r.StoppedAt, r.Transactions = h.BaseOffset, recordreader.Time(h.MaxTimestamp), found
 			return false
 		default:
 			other = h.BaseOffset
@@ -350,7 +351,7 @@ func (r *run) data(h *batch.Header) {
 		return
 	}
 	n := int64(h.RecordCount)
-	if when := batch.Time(h.MaxTimestamp); h.MaxTimestamp >= 0 {
+	if when := recordreader.Time(h.MaxTimestamp); h.MaxTimestamp >= 0 {
 		if r.Earliest.IsZero() || when.Before(r.Earliest) {
 			r.Earliest = when
 		}
@@ -391,7 +392,7 @@ func (r *run) producer(h *batch.Header, n int64) {
 func (r *run) marker(h *batch.Header, fate Fate) {
 	p := r.pending[h.ProducerID]
 	if r.Reset < 0 && p == nil && !r.seen[h.ProducerID] && fate == Committed && len(r.Possible) < mostPossible {
-		r.Possible = append(r.Possible, Transaction{ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch, Abort: -1, First: -1, Last: -1, Source: Committed, Marker: h.BaseOffset, MarkedAt: batch.Time(h.MaxTimestamp), Version: "unknown"})
+		r.Possible = append(r.Possible, Transaction{ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch, Abort: -1, First: -1, Last: -1, Source: Committed, Marker: h.BaseOffset, MarkedAt: recordreader.Time(h.MaxTimestamp), Version: "unknown"})
 	}
 	if r.Reset < 0 {
 		r.seen[h.ProducerID] = true
@@ -419,7 +420,7 @@ func (r *run) resolve(h *batch.Header, fate Fate, why string) {
 	if fate == Unknown {
 		return
 	}
-	t.Marker, t.MarkedAt = h.BaseOffset, batch.Time(h.MaxTimestamp)
+	t.Marker, t.MarkedAt = h.BaseOffset, recordreader.Time(h.MaxTimestamp)
 	p := txncut.Piece{ProducerEpoch: t.ProducerEpoch, MarkerEpoch: h.ProducerEpoch, Outcome: txncut.Aborted}
 	if fate == Committed {
 		p.Outcome = txncut.Committed

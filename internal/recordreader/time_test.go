@@ -1,4 +1,4 @@
-package batch
+package recordreader
 
 import (
 	"encoding/json"
