@@ -23,7 +23,7 @@ type LeftFence struct {
 
 // String is one line: what stands at the source, since which promotion, and what to do about it.
 func (f *LeftFence) String() string {
-	return fmt.Sprintf("the fence of the promotion that ended %s was left up at the source for %s (%s): lower it when the source is a copy or is given up", stamp(f.Ended), few(f.Topics), f.Fence)
+	return fmt.Sprintf("the fence of the promotion that ended %s was left up at the source for %s (%s): lower it (LowerFence) when the source is a copy or is given up", stamp(f.Ended), few(f.Topics), f.Fence)
 }
 
 // leftFenceProvenance is the kind of Provenance for fences of promotions that have ended; the name is the promotion's beginning.

@@ -36,7 +36,7 @@ func TestAcceptance4_1AFenceIsRememberedUntilItIsLowered(t *testing.T) {
 		if err != nil || len(d.LeftFences) != 1 {
 			t.Fatalf("%v %+v", err, d.LeftFences)
 		}
-		expectWords(t, strings.Join(d.Notes, "\n"), "was left up at the source for t, u", "lower it when the source is a copy or is given up")
+		expectWords(t, strings.Join(d.Notes, "\n"), "was left up at the source for t, u", "lower it (LowerFence) when the source is a copy or is given up")
 
 		if _, err := p.elsewhere().LowerFence(t.Context(), placed{Fence: p.now, id: "B"}); !errors.As(err, new(*mirror.FenceElsewhereError)) || p.a.fenced() != 2 {
 			t.Fatalf("%v, %d fenced", err, p.a.fenced())

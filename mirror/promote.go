@@ -152,7 +152,7 @@ const (
 	PromoteTakenOver PromoteOutcome = "taken over"
 	// PromotePartStopped: somebody else has stopped some of the topics; this has stopped none, and the fence stays up for theirs.
 	PromotePartStopped PromoteOutcome = "part stopped by somebody else"
-	// PromoteUnknown: it is not known whether the stop was recorded, and the fence is up.
+	// PromoteUnknown: it is not known whether the stop was recorded, and the fence may be up.
 	PromoteUnknown PromoteOutcome = "unknown"
 	// PromoteIncomplete: the stop is recorded, and not all is open for clients yet (ErrIncomplete).
 	PromoteIncomplete PromoteOutcome = "incomplete"

@@ -145,6 +145,12 @@ func (r PromoteReport) String() string {
 	if r.Stopped {
 		outcome = r.ended() // what stands in the table below
 	}
+	behind := func(words string) string { // words about a fence, where there is one
+		if r.Fence == "" {
+			return ""
+		}
+		return words
+	}
 	switch outcome {
 	case PromoteRefused:
 		t.line("REFUSED: this has changed nothing, at neither side")
@@ -152,14 +158,14 @@ func (r PromoteReport) String() string {
 		if r.FenceUp {
 			t.line("GIVEN UP: nothing has changed at the destination, and the mirror goes on. THE FENCE MAY STILL BE UP: abort the promotion, which lowers it")
 		} else {
-			t.line("GIVEN UP: nothing has changed at the destination, and the mirror goes on; the source is as it was")
+			t.line("GIVEN UP: nothing has changed at the destination, and the mirror goes on%s", behind("; the fence is down"))
 		}
 	case PromoteTakenOver:
-		t.line("TAKEN OVER: somebody else goes on with this promotion, or has ended it; describe the mirror to see how far it is. This has stopped nothing, and the fence is theirs")
+		t.line("TAKEN OVER: somebody else goes on with this promotion, or has ended it; describe the mirror to see how far it is. This has stopped nothing%s", behind(", and the fence is theirs"))
 	case PromotePartStopped:
-		t.line("PART STOPPED BY SOMEBODY ELSE: this has stopped nothing; the fence stays up, because clients may write at the destination. Promote again, which goes on with the others")
+		t.line("PART STOPPED BY SOMEBODY ELSE: this has stopped nothing%s. Promote again, which goes on with the others", behind("; the fence stays up, because clients may write at the destination"))
 	case PromoteUnknown:
-		t.line("NOT KNOWN whether the stop was recorded; the fence is up. Promote again, which ends it, or abort the promotion, which takes it back if it was not")
+		t.line("NOT KNOWN whether the stop was recorded%s. Promote again, which ends it, or abort the promotion, which takes it back if it was not", behind("; the fence may be up"))
 	case PromoteIncomplete:
 		t.line("NOT COMPLETE: the stop is recorded, and not all is open for clients yet; promote again, which waits for it and compares")
 	case PromoteNotProved:
@@ -225,12 +231,12 @@ func (r PromoteReport) String() string {
 	}
 	if r.Stopped && r.FenceUp {
 		t.line("")
-		t.line("The fence stays up at the source, so that no client writes what no copy has. To take it down, when the source is a copy or is given up:")
+		t.line("The fence stays up at the source, so that no client writes what no copy has. When the promotion has ended, and the source is a copy or is given up, LowerFence takes it down and out of the record.")
+		if len(r.TakeDown) > 0 {
+			t.line("By hand, and then it stays recorded until LowerFence:")
+		}
 		for _, line := range r.TakeDown {
 			t.line("  %s", line)
-		}
-		if len(r.TakeDown) == 0 {
-			t.line("  lower it as it was raised: %s", r.Fence)
 		}
 	}
 	return t.String()

@@ -63,7 +63,7 @@ func exitStatus(err error) int {
 // inFlags are the library's names of what the operator has to do, and this program's.
 var inFlags = strings.NewReplacer("Intent.Reason", "--reason", "Intent.Plan", "--plan", "Intent.DestinationClusterID", "--destination-cluster-id", "(Partial)", "(--partial)",
 	"(Config.ReplicationFactor)", "in --command-config", "List shows", "--list shows", "Create makes", "--create makes", "Describe shows", "--describe shows", "watch Describe", "watch --describe",
-	"Resume goes", "--resume goes", "Start begins it again", "--start begins it again (what clients wrote since the stop is given up only after consent: --failback)", "Start begins", "--start begins",
+	"Resume goes", "--resume goes", "Start begins it again", "--start begins it again (what clients wrote since the stop is given up only after consent: --failback)", "Start begins", "--start begins", "(LowerFence)", "(--lower-fence)", " LowerFence ends that", " --lower-fence ends that", " LowerFence takes it", " --lower-fence takes it", "until LowerFence:", "until --lower-fence:",
 	"Stop is accepted from every state", "try again when it is (--stop, which opens the topic for clients, is possible now)",
 	"(Promote waits for their transactions), or stop with policy abort", "(--promote waits for their transactions), or stop with --torn abort", "say that it may (CutReaders), or stop with policy abort", "say that it may (--cut-readers), or stop with --torn abort", "Stop it", "--stop it", "Stop the", "--stop the", "then Recover", "then --recover", "Stop their", "--stop their", "delete with Abandon", "--delete with --abandon",
 	"Mirror.PlanFailback compares it, or a start without consents, which then changes nothing", "a dry run of --failback compares it",

@@ -13,7 +13,7 @@ import (
 )
 
 // goNames are what somebody at a command line cannot type.
-var goNames = regexp.MustCompile(`\b(Create|AlterConfig|Recover|Resume|Pause|Describe|Start|Stop|Delete|Abandon|Partial|Purge|AskFailback|KeptFailback|Failback|AllTopics|List|History|Await\w*|Intent\.\w+|Mirror\.\w+)\b`)
+var goNames = regexp.MustCompile(`\b(Create|AlterConfig|Recover|Resume|Pause|Describe|Start|Stop|Delete|Abandon|Partial|Purge|AskFailback|KeptFailback|Failback|AllTopics|List|History|LowerFence|Await\w*|Intent\.\w+|Mirror\.\w+)\b`)
 
 // notForPeople are texts of the library that no user of this command gets to see, or whose word is Kafka's.
 var notForPeople = regexp.MustCompile(`Config\.(Source|TakeFrom)|this user may Describe|^Pause after a fetch|is not set: it is handed records`)
