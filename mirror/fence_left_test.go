@@ -75,6 +75,11 @@ func TestAcceptance4_1AFenceThatIsUpIsNotForgotten(t *testing.T) {
 			if len(p.left()) != 1 {
 				t.Fatal("forgotten")
 			}
+			if d, err := p.elsewhere().Describe(t.Context()); err != nil || len(d.LeftFences) != 1 || d.LeftFences[0].Lowering.IsZero() {
+				t.Fatalf("%v %+v", err, d.LeftFences)
+			} else {
+				expectWords(t, strings.Join(d.Notes, "\n"), "is being lowered at the source for t, u", "may still be up: LowerFence ends that")
+			}
 			p.open()
 			if r, err := p.now.Admin().Delete(t.Context(), mirror.DeleteOptions{DryRun: true}); err != nil {
 				t.Fatal(err)

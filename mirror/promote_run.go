@@ -208,6 +208,8 @@ func (p *promoting) begin(ctx context.Context) (back bool, err error) {
 		switch {
 		case !under && !checked:
 			return fmt.Errorf("mirror %s: %w: it has ended meanwhile; use the verb again", p.cfg.Mirror, ErrOtherPromotion)
+		case !under && p.o.Fence != nil && s.lowersFence(p.cfg.Mirror):
+			return fmt.Errorf("mirror %s: %w: the fence of an earlier one is being lowered at the source, and this one's would be lowered with it; LowerFence ends that, after a crash too, then promote", p.cfg.Mirror, ErrOtherPromotion)
 		case !under:
 			now := p.now()
 			record = Promotion{Mirror: p.cfg.Mirror, Topics: topics, Fence: p.r.Fence, Memory: memory, Step: PromotionRaising, Since: now, Began: now, Who: p.cfg.Operator, Reason: p.o.Intent.Reason}
