@@ -70,6 +70,25 @@ func TestAConsistentCutThatGivesUpTooMuchIsNotMade(t *testing.T) {
 	})
 }
 
+// TestAConsistentCutIsOfAllTopicsOfItsStop: a partition that is told of the stop first does not find the cut decided without the topics that are told of it after it. Which one is first to stand is the
+// scheduler's, so there are several tries.
+func TestAConsistentCutIsOfAllTopicsOfItsStop(t *testing.T) {
+	for n := range 40 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, _, _ := tornWorld(t, half(2))
+				m.stopWithCut(0, "orders", "payments")
+				cuts := eventsOf[mirror.CutMade](m)
+				if len(cuts) != 1 || cuts[0].Cut.GivenUp != 2 || cuts[0].Cut.Why != "" {
+					t.Errorf("cuts: %v", cuts)
+				}
+				expect(t, "LMO of orders", m.one("orders", 0).LME.Offset, 6)
+				expect(t, "LMO of payments", m.one("payments", 0).LME.Offset, 3)
+			})
+		})
+	}
+}
+
 // TestAConsistentCutWaitsForItsPartitionsForABoundedTime: one that does not get there leaves the others with a stop as it is without a cut.
 func TestAConsistentCutWaitsForItsPartitionsForABoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -283,6 +283,9 @@ func (m *Mirror) reconcile() error {
 		m.answering.hear(&state)
 	}
 	wanted := map[string]bool{}
+	var then []func()
+	// No partition asks what is wanted of the others before all of it is taken in: a consistent cut is of all topics that one stop has named.
+	m.mu.Lock()
 	for _, w := range state.Topics {
 		name, _, err := statemachine.ParseMirrorNameValue(w.MirrorName)
 		if err != nil || name != m.cfg.Name {
@@ -292,49 +295,11 @@ func (m *Mirror) reconcile() error {
 		f, _ := state.failbackOf(m.cfg.Name, w.Topic)
 		_, want, _ := w.Wish()
 		w.begins = f.Step == FailbackCopying && want == statemachine.WantPaused
-		m.mu.Lock()
-		t := m.topics[w.Topic]
-		if t == nil {
-			t = &topicRun{name: w.Topic}
-			m.topics[w.Topic] = t
-		}
-		changed := t.wish.MirrorName != w.MirrorName || t.wish.begins != w.begins || !t.wish.DrainUntil.Equal(w.DrainUntil) || !t.wish.Cut.equal(w.Cut) || !slices.Equal(t.wish.Consents, w.Consents)
-		if changed {
-			t.tries, t.notBefore = 0, time.Time{}
-		}
-		_, before, _ := t.wish.Wish()
-		_, after, _ := w.Wish()
-		t.wish = w
-		runners := slices.Clone(t.partitions)
-		// A topic that was stopped may have been deleted here since, and made again by somebody.
-		begins := changed && len(runners) > 0 && (t.checking || before == statemachine.WantStopped && after != before)
-		t.checking = t.checking || begins
-		t.recovered = min(t.recovered, w.Recover)
-		if w.Recover > t.recovered {
-			t.recovered, t.recoverNext = w.Recover, true
-			t.tries, t.notBefore = 0, time.Time{} // a topic that could not be set up is tried again at once
-		}
-		recover := t.recoverNext && len(runners) > 0 && !t.busy
-		t.recoverNext = t.recoverNext && !recover
-		provision := len(runners) == 0 && !t.busy && !time.Now().Before(t.notBefore)
-		if provision {
-			t.busy = true
-		}
-		if changed && !begins {
-			for _, r := range runners {
-				m.draining.tell(r, w, r.state())
-			}
-		}
-		m.mu.Unlock()
-		if begins {
-			m.spawn(func() { m.begin(t, runners) })
-		}
-		if provision {
-			m.spawn(func() { m.provision(t) })
-		}
-		if recover {
-			m.recoverAsked(w, runners)
-		}
+		then = m.takeWish(w, then)
+	}
+	m.mu.Unlock()
+	for _, act := range then {
+		act()
 	}
 	m.mu.Lock()
 	var gone []*runner
@@ -355,6 +320,50 @@ func (m *Mirror) reconcile() error {
 	}
 	m.controlTrouble(followErr)
 	return followErr
+}
+
+// takeWish takes in what is wanted of one topic, and tells its partitions. What must not be done under the lock, which the caller holds, it adds to then.
+func (m *Mirror) takeWish(w TopicWish, then []func()) []func() {
+	t := m.topics[w.Topic]
+	if t == nil {
+		t = &topicRun{name: w.Topic}
+		m.topics[w.Topic] = t
+	}
+	changed := t.wish.MirrorName != w.MirrorName || t.wish.begins != w.begins || !t.wish.DrainUntil.Equal(w.DrainUntil) || !t.wish.Cut.equal(w.Cut) || !slices.Equal(t.wish.Consents, w.Consents)
+	if changed {
+		t.tries, t.notBefore = 0, time.Time{}
+	}
+	_, before, _ := t.wish.Wish()
+	_, after, _ := w.Wish()
+	t.wish = w
+	// A topic that was stopped may have been deleted here since, and made again by somebody.
+	begins := changed && len(t.partitions) > 0 && (t.checking || before == statemachine.WantStopped && after != before)
+	t.checking = t.checking || begins
+	t.recovered = min(t.recovered, w.Recover)
+	if w.Recover > t.recovered {
+		t.recovered, t.recoverNext = w.Recover, true
+		t.tries, t.notBefore = 0, time.Time{} // a topic that could not be set up is tried again at once
+	}
+	recover := t.recoverNext && len(t.partitions) > 0 && !t.busy
+	t.recoverNext = t.recoverNext && !recover
+	if changed && !begins {
+		for _, r := range t.partitions {
+			m.draining.tell(r, w, r.state())
+		}
+	}
+	if begins {
+		runners := slices.Clone(t.partitions)
+		m.spawn(func() { m.begin(t, runners) })
+	}
+	if len(t.partitions) == 0 && !t.busy && !time.Now().Before(t.notBefore) {
+		t.busy = true
+		m.spawn(func() { m.provision(t) })
+	}
+	if recover {
+		runners := slices.Clone(t.partitions)
+		then = append(then, func() { m.recoverAsked(w, runners) })
+	}
+	return then
 }
 
 // troubleGap is how long trouble that goes on is not told of again when only its words change.
