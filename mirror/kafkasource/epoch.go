@@ -11,7 +11,8 @@ import (
 )
 
 // EndOffsetForEpoch asks the partition's leader where an epoch ends in its log (KIP-320). mirror.ErrUnsupported: the service does not offer it (F-41).
-// A leader that was found earlier is asked without another look-up if leaderEpoch is sent, because it then answers only if it still leads in that epoch.
+// A leader that was found earlier is asked without another look-up if leaderEpoch is sent, because it then answers only if it still leads in that epoch. Calls
+// that come in while a broker is asked travel together in the next request to it.
 func (s *Source) EndOffsetForEpoch(ctx context.Context, tp mirror.TopicPartition, leaderEpoch, epoch int32) (mirror.EpochEnd, error) {
 	const operation = "end offset for epoch"
 	undefined := mirror.EpochEnd{Epoch: -1, End: -1}
@@ -35,44 +36,29 @@ func (s *Source) EndOffsetForEpoch(ctx context.Context, tp mirror.TopicPartition
 		l = targets[0].leader
 	}
 
-	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
-	req.ReplicaID = -1
-	p := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
-	p.Partition, p.CurrentLeaderEpoch, p.LeaderEpoch = tp.Partition, leaderEpoch, epoch
-	t := kmsg.NewOffsetForLeaderEpochRequestTopic()
-	t.Topic = tp.Topic
-	t.Partitions = append(t.Partitions, p)
-	req.Topics = append(req.Topics, t)
-
-	kresp, err := s.ask(ctx, l.broker, req)
-	if err != nil {
+	a := s.askEpochEnd(ctx, l.broker, tp, leaderEpoch, epoch)
+	switch {
+	case a.err != nil && a.err != errLeftOut:
 		s.forgetLeader(tp)
-		e := s.failure(operation, tp, err)
+		e := s.failure(operation, tp, a.err)
 		if e.Code == mirror.SourceOther && s.ctx.Err() == nil && ctx.Err() == nil && !s.offersEpochEnd(ctx, l.broker) {
 			return undefined, unsupportedEpochEnd(operation, tp)
 		}
 		return undefined, e
-	}
-	if kresp.GetVersion() < leastEpochEnd {
+	case a.version < leastEpochEnd:
 		return undefined, unsupportedEpochEnd(operation, tp)
+	case a.err != nil:
+		return undefined, s.failure(operation, tp, a.err)
 	}
-	for _, t := range kresp.(*kmsg.OffsetForLeaderEpochResponse).Topics {
-		for _, p := range t.Partitions {
-			if t.Topic != tp.Topic || p.Partition != tp.Partition {
-				continue
-			}
-			if err := failed(operation, tp, p.ErrorCode); err != nil {
-				s.forgetLeader(tp)
-				var e *mirror.SourceError
-				if errors.As(err, &e) && e.Code == mirror.SourceUnsupported {
-					return undefined, unsupportedEpochEnd(operation, tp)
-				}
-				return undefined, err
-			}
-			return mirror.EpochEnd{Epoch: p.LeaderEpoch, End: p.EndOffset}, nil
+	if err := failed(operation, tp, a.code); err != nil {
+		s.forgetLeader(tp)
+		var e *mirror.SourceError
+		if errors.As(err, &e) && e.Code == mirror.SourceUnsupported {
+			return undefined, unsupportedEpochEnd(operation, tp)
 		}
+		return undefined, err
 	}
-	return undefined, s.failure(operation, tp, errors.New("the broker left this partition out of its answer"))
+	return a.end, nil
 }
 
 func unsupportedEpochEnd(operation string, tp mirror.TopicPartition) *mirror.SourceError {

@@ -28,6 +28,8 @@ type Source struct {
 
 	mirrors *mirrorRecords // of which the source is the destination
 
+	epochQuestions epochQuestions
+
 	metadataClient *kafkametadata.Client // groups, topic settings and access rules
 
 	mu        sync.Mutex
