@@ -160,8 +160,13 @@ func one(is bool) float64 {
 
 // constant is one value. A label that is no text is made one: it would end the process otherwise.
 func constant(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, kind, value, valid(labels...)...)
+}
+
+// valid makes labels such that Prometheus takes them.
+func valid(labels ...string) []string {
 	for i, l := range labels {
 		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
 	}
-	return prometheus.MustNewConstMetric(d, kind, value, labels...)
+	return labels
 }

@@ -74,7 +74,12 @@ func looks() map[string]*Collector {
 		{Ended: now.Add(-48 * time.Hour), Took: 900 * time.Millisecond, Partitions: 3, Steps: []mirror.StepTime{{Step: mirror.BeginStep, Took: 900 * time.Millisecond}}},
 		{Ended: now.Add(-24 * time.Hour), Took: 500 * time.Millisecond, Partitions: 3, Steps: []mirror.StepTime{{Step: mirror.BeginStep, Took: 200 * time.Millisecond}, {Step: "OPEN_LOG", Took: 300 * time.Millisecond}}},
 	}
-	inStep := running(in(mirror.Status{Metadata: followed(), FetchRate: 1 << 20, Throttled: 1500 * time.Millisecond, Failovers: failovers}, copied("orders", 0, 1000), changed(copied("orders", 1, 500), func(p *mirror.PartitionStatus) {
+	fetches := mirror.FetchCounts{ReceivedBytes: 5_000_000, CopiedBytes: 4_900_000, CopiedBatches: 4_321,
+		Records: mirror.FetchTimes{Count: 100, Total: 1200 * time.Millisecond}, Empty: mirror.FetchTimes{Count: 7, Total: 3500 * time.Millisecond}, Failed: mirror.FetchTimes{Count: 1, Total: time.Second}}
+	for i := range fetches.Records.Within {
+		fetches.Records.Within[i] = int64(min(100, 40+30*i))
+	}
+	inStep := running(in(mirror.Status{Metadata: followed(), Fetches: fetches, FetchRate: 1 << 20, Throttled: 1500 * time.Millisecond, Failovers: failovers}, copied("orders", 0, 1000), changed(copied("orders", 1, 500), func(p *mirror.PartitionStatus) {
 		p.Replicated, p.LagOffsets, p.LagTime, p.OffsetBytes = 490, 10, 1500*time.Millisecond, 123.4
 		p.InFlight = make([]mirror.Transaction, 2)
 	}), copied("payments", 0, 7)))
@@ -149,7 +154,7 @@ func looks() map[string]*Collector {
 }
 
 var (
-	zeroKind = regexp.MustCompile(`(?m)^clustermirror_(destination_)?events_total\{.* 0\n`)
+	zeroKind = regexp.MustCompile(`(?m)^clustermirror_((destination_)?events_total|mirror_fetch_seconds_(bucket|sum|count)|mirror_(received|copied)_(bytes|batches)_total)\{.* 0\n`)
 	told     = regexp.MustCompile(`(?m)^# .*\n`)
 )
 
@@ -296,7 +301,12 @@ func TestSeriesOfManyPartitions(t *testing.T) {
 		}
 		n := 0
 		for _, f := range families {
-			n += len(f.GetMetric())
+			for _, m := range f.GetMetric() {
+				n++
+				if h := m.GetHistogram(); h != nil {
+					n += len(h.GetBucket()) + 2 // with that of all, sum and count
+				}
+			}
 		}
 		return n
 	}

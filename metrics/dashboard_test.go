@@ -62,6 +62,12 @@ func (d *dashboard) wrongs() (all []string) {
 		m := descText.FindStringSubmatch(desc.String())
 		labels[m[1]] = strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' || r == ' ' })
 	}
+	const histogram = "clustermirror_mirror_fetch_seconds" // what Prometheus makes of it
+	for _, part := range []string{"_sum", "_count", "_bucket"} {
+		labels[histogram+part] = labels[histogram]
+	}
+	labels[histogram+"_bucket"] = append(slices.Clone(labels[histogram]), "le")
+	delete(labels, histogram)
 	known := slices.Concat(eventKinds, kraftKinds())
 	variables := []string{"__rate_interval"}
 	asks := func(where, expr string) {

@@ -76,11 +76,28 @@ func (g gauges) mirror(s *mirror.Status) {
 		g.set(mirrorFetchRate, float64(s.FetchRate), name, g.cluster)
 	}
 	g.to <- constant(mirrorThrottled, prometheus.CounterValue, s.Throttled.Seconds(), name, g.cluster)
+	g.fetches(name, &s.Fetches)
 	g.set(mirrorGroups, float64(len(s.Metadata.FollowedGroups)), name, g.cluster)
 	follows := sum.copies || len(s.Topics) == 0 // of topics that are all stopped nothing is followed any more: what was, only grows old
 	g.sync(name, "groups", s.Taken, &s.Metadata.Groups, follows)
 	g.sync(name, "settings", s.Taken, &s.Metadata.Configs, follows)
 	g.sync(name, "rules", s.Taken, &s.Metadata.ACLs, follows)
+}
+
+func (g gauges) fetches(name string, f *mirror.FetchCounts) {
+	for _, x := range []struct {
+		result string
+		times  *mirror.FetchTimes
+	}{{"records", &f.Records}, {"empty", &f.Empty}, {"failed", &f.Failed}} {
+		within := map[float64]uint64{}
+		for i, bound := range mirror.FetchBounds() {
+			within[bound.Seconds()] = uint64(x.times.Within[i])
+		}
+		g.to <- prometheus.MustNewConstHistogram(fetchSeconds, uint64(x.times.Count), x.times.Total.Seconds(), within, valid(name, x.result, g.cluster)...)
+	}
+	g.to <- constant(receivedBytes, prometheus.CounterValue, float64(f.ReceivedBytes), name, g.cluster)
+	g.to <- constant(copiedBytes, prometheus.CounterValue, float64(f.CopiedBytes), name, g.cluster)
+	g.to <- constant(copiedBatches, prometheus.CounterValue, float64(f.CopiedBatches), name, g.cluster)
 }
 
 // atRisk sends what a failover now would lose, as far as it is known of every copy, and how long it would take.

@@ -96,6 +96,16 @@ var (
 	destinationTold   = ofCluster("destination_last_event_timestamp_seconds", "When the destination last told something of a topic that needs a person, in seconds since 1970.", "kind", "topic")
 )
 
+// What was fetched and copied in this process.
+var (
+	fetchSeconds = ofCluster("mirror_fetch_seconds",
+		"How long fetches from the source took, by what came of them: records, empty, failed. The source's own wait for records is in it, "+
+			"fetch.wait.max.ms at most.", "mirror", "result")
+	receivedBytes = ofCluster("mirror_received_bytes_total", "Bytes of batches that the source sent, whatever became of them.", "mirror")
+	copiedBytes   = ofCluster("mirror_copied_bytes_total", "Bytes of batches that were appended to copies, as the source stores them.", "mirror")
+	copiedBatches = ofCluster("mirror_copied_batches_total", "Batches that were appended to copies.", "mirror")
+)
+
 // Of a partition. Each of these is one series a partition: more names cost more than they tell.
 var (
 	partitionState      = series("partition_state", "1: the partition is in this state. Others have no series.", "mirror", "topic", "partition", "state")

@@ -412,6 +412,7 @@ func (b *brokerLink) run() {
 		if ctx.Err() != nil {
 			return
 		}
+		b.l.m.fetches.fetched(time.Since(began), reply, err)
 		b.received(f, reply)
 		if errors.Is(err, ErrNoAnswer) {
 			if hasty++; time.Since(began) > b.l.m.fetchWait()/2 {

@@ -47,6 +47,7 @@ type Mirror struct {
 	failovers failovers
 	link      *link
 	asks      semaphore
+	fetches   fetchCounting
 	kick      chan struct{} // capacity 1: reconcile now
 
 	mu       sync.Mutex
@@ -942,6 +943,7 @@ type Status struct {
 	Metadata             MetadataStatus
 	FetchRate            int64         // bytes that this process may receive from the source in a second; 0: no limit
 	Throttled            time.Duration // sum of the pauses that brokers of the source have asked for in this process, because of quotas there
+	Fetches              FetchCounts   // what was fetched and copied in this process
 	OldSource            *OldSource    // how the cluster is that stopped topics were copied from; nil: it is not looked at
 	Promotion            *Promotion    // one that is under way, as this process has read it last; nil: none is
 	// Failovers are those that were measured, the last few of this mirror's processes, the oldest first. PredictFailover says what the next one is expected to take.
@@ -969,6 +971,7 @@ func (m *Mirror) Status() Status {
 	s.OldSource = m.returning.status()
 	s.FetchRate, _ = m.link.allowance.limit()
 	s.Throttled = m.link.throttledFor()
+	s.Fetches = m.fetches.now()
 	s.Failovers = m.failovers.now()
 	m.mu.Lock()
 	s.Fenced, s.Promotion = m.fenced, m.promotion

@@ -213,12 +213,13 @@ func (r *runner) do(e *partition.Effect) {
 		r.m.link.remove(r.tp)
 
 	case partition.Append:
-		before, size := r.log.End(), len(e.Bytes) // the bytes are the log's from here on
+		before, size, batches := r.log.End(), int64(len(e.Bytes)), batchesOf(e.Bytes) // the bytes are the log's from here on
 		err := r.change(func(ctx context.Context) error { return r.log.Append(ctx, e.Epoch, e.Bytes) })
 		if err == nil {
 			r.noteMoved()
+			r.m.fetches.copied(size, batches)
 			r.seenMu.Lock()
-			r.sizes.add(int64(size), r.log.End()-before)
+			r.sizes.add(size, r.log.End()-before)
 			r.seenMu.Unlock()
 		}
 		r.done(e.Token, err)
