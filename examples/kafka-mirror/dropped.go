@@ -52,12 +52,19 @@ func (p *program) dropped(ctx context.Context) error {
 	return errors.Join(err, damaged(s))
 }
 
-// damaged is the exit status where files are not read to their ends; what is wrong is in the summary.
+// damaged is the exit status where something is not read, or not to its end; what is wrong is in the summary.
 func damaged(s dropped.Summary) error {
-	if slices.ContainsFunc(s.Files, func(f dropped.FileSummary) bool { return f.Damage != "" }) {
+	if len(s.Unread) > 0 || slices.ContainsFunc(s.Files, func(f dropped.FileSummary) bool { return f.Damage != "" }) {
 		return &endedError{status: 1}
 	}
 	return nil
+}
+
+// notRead says of an error that something is not given for it, and that all the rest is.
+func notRead(err error) bool {
+	var damage *dropped.DamageError
+	var unreadable *dropped.UnreadableError
+	return errors.As(err, &damage) || errors.As(err, &unreadable)
 }
 
 // recordJSON is a record of the document. Bytes are in base64, null is null.
@@ -83,10 +90,9 @@ func (p *program) printDropped(ctx context.Context, folder *dropped.Folder, o dr
 		fmt.Fprint(p.out, `{"Records":[`)
 	}
 	for r, err := range folder.Records(ctx, o) {
-		var damage *dropped.DamageError
-		if errors.As(err, &damage) {
+		if notRead(err) {
 			bad++
-			p.complain(damage)
+			p.complain(err)
 			continue
 		}
 		if err != nil {
@@ -246,10 +252,9 @@ func (p *program) replayDropped(ctx context.Context, folder *dropped.Folder, o d
 		return nil
 	}
 	for r, err := range folder.Records(ctx, o) {
-		var damage *dropped.DamageError
 		switch {
-		case errors.As(err, &damage):
-			done.Damage = append(done.Damage, damage.Error())
+		case notRead(err):
+			done.Damage = append(done.Damage, err.Error())
 			continue
 		case err != nil:
 			return p.replayed(done, err)

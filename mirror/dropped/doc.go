@@ -7,6 +7,10 @@ Package dropped reads back the records that a mirror gave up: the folder of a mi
 		if errors.As(err, &damage) {
 			continue // a file is damaged from some place on; the others follow
 		}
+		var unreadable *dropped.UnreadableError
+		if errors.As(err, &unreadable) {
+			continue // a folder in it cannot be read; the others follow
+		}
 		…
 	}
 
@@ -24,7 +28,7 @@ Markers lie behind the data that they end, so what was dropped of a transaction 
 	committed   its COMMIT was dropped too
 	aborted     its ABORT was dropped too
 	open        neither was there when the log was cut
-	unknown     the marker may have been in something that is not there now: behind damage, or in a file that is missing. Why says which
+	unknown     the marker may have been in something that is not there now: behind damage, in a place that cannot be read, or in a file that is missing. Why says which
 
 Transaction.Whole says that the transaction began within the run. Where it is false, its first records may lie below the run, in what both logs have in common, and there the copy has an end of
 its own for it: the ABORT with which the mirror ended it at the failover. A marker of which the run has no data at all is one whose whole transaction lies there (Transaction.Below); of a COMMIT that is the

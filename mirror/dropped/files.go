@@ -32,53 +32,87 @@ type Folder struct {
 	Dir    string
 	Files  []File // by topic, partition, first offset
 	Strays []Stray
+	// Unreadable are folders in it that cannot be listed, or not to their ends, and files of which nothing can be told: what lies there is not in Files. Whoever reads the folder is given them too.
+	Unreadable []*UnreadableError
 }
 
-// List lists the folder of a FileSink.
-func List(dir string) (*Folder, error) {
+// UnreadableError: what was dropped may lie in a place of a folder that cannot be read.
+type UnreadableError struct {
+	Path string
+	Err  error
+}
+
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("dropped: %s cannot be read, so what is in it is not given: %v; mend that, then read the folder again", e.Path, e.Err)
+}
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
+// List lists the folder of a FileSink. Errors: the folder itself cannot be read. One in it that cannot hides nothing of the others, and is in Folder.Unreadable.
+func List(dir string) (*Folder, error) { return listBy(dir, os.ReadDir) }
+
+// listBy is List with another way to read a folder.
+func listBy(dir string, readDir func(string) ([]fs.DirEntry, error)) (*Folder, error) {
 	folder := &Folder{Dir: dir}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := mirror.ParseSinkFileName(path)
-		below, relErr := filepath.Rel(dir, path)
-		switch matched, _ := filepath.Match("*/*/*", filepath.ToSlash(below)); {
-		case err == nil && (relErr != nil || !matched):
-			err = errors.New("it does not lie in TOPIC/PARTITION of the folder")
-		case err == nil && (name.From < 0 || name.To <= name.From || name.N < 0 || name.Partition < 0):
-			err = errors.New("its name has a range that cannot be")
-		}
-		if unfinished, _ := filepath.Match("unfinished-*", d.Name()); unfinished {
-			err = errors.New("it was being written when its process ended; the truncation that it was for was not done then")
-		}
-		if err == nil && !d.Type().IsRegular() {
-			err = errors.New("it is no regular file: a pipe could be waited for without an end, and a link tells nothing of the size of what it leads to")
-		}
-		if err != nil {
-			folder.Strays = append(folder.Strays, Stray{path, err.Error()})
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		folder.Files = append(folder.Files, File{Path: path, TopicPartition: name.TopicPartition, From: name.From, To: name.To, N: name.N, Size: info.Size()})
-		return nil
-	})
-	if err != nil {
+	entries, err := readDir(dir)
+	if err != nil && len(entries) == 0 {
 		return nil, fmt.Errorf("dropped: reading folder %s: %w", dir, err)
 	}
+	var walk func(in string, entries []fs.DirEntry, err error)
+	walk = func(in string, entries []fs.DirEntry, err error) {
+		if err != nil {
+			folder.Unreadable = append(folder.Unreadable, &UnreadableError{in, err})
+		}
+		for _, d := range entries {
+			path := filepath.Join(in, d.Name())
+			if d.IsDir() {
+				below, err := readDir(path)
+				walk(path, below, err)
+				continue
+			}
+			folder.add(path, d)
+		}
+	}
+	walk(dir, entries, err)
 	slices.SortFunc(folder.Files, func(a, b File) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.From, b.From), cmp.Compare(a.N, b.N), cmp.Compare(a.To, b.To))
 	})
 	return folder, nil
 }
 
+// add takes in one file.
+func (f *Folder) add(path string, d fs.DirEntry) {
+	name, err := mirror.ParseSinkFileName(path)
+	below, relErr := filepath.Rel(f.Dir, path)
+	switch matched, _ := filepath.Match("*/*/*", filepath.ToSlash(below)); {
+	case err == nil && (relErr != nil || !matched):
+		err = errors.New("it does not lie in TOPIC/PARTITION of the folder")
+	case err == nil && (name.From < 0 || name.To <= name.From || name.N < 0 || name.Partition < 0):
+		err = errors.New("its name has a range that cannot be")
+	}
+	if unfinished, _ := filepath.Match("unfinished-*", d.Name()); unfinished {
+		err = errors.New("it was being written when its process ended; the truncation that it was for was not done then")
+	}
+	if err == nil && !d.Type().IsRegular() {
+		err = errors.New("it is no regular file: a pipe could be waited for without an end, and a link tells nothing of the size of what it leads to")
+	}
+	if err != nil {
+		f.Strays = append(f.Strays, Stray{path, err.Error()})
+		return
+	}
+	info, err := d.Info()
+	if err != nil {
+		f.Unreadable = append(f.Unreadable, &UnreadableError{path, err})
+		return
+	}
+	f.Files = append(f.Files, File{Path: path, TopicPartition: name.TopicPartition, From: name.From, To: name.To, N: name.N, Size: info.Size()})
+}
+
 // run is what one truncation dropped.
 type run struct {
 	files []*File
 	after *File // the first file beyond its end, with a gap between; nil: none
+	// hidden is what cannot be read of the partition, nil: nothing is known to be hidden. It may hold what follows.
+	hidden *UnreadableError
 }
 
 func (r *run) from() int64 { return r.files[0].From }

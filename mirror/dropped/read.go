@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/clustermirror/clustermirror/internal/batch"
@@ -42,10 +45,20 @@ const (
 
 var stateNames = [...]string{"none", "committed", "aborted", "open", "unknown"}
 
-func (s State) String() string { return stateNames[s] }
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
 
-// MarshalText writes the state's name.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+// MarshalText writes the state's name. A state that is none has an error.
+func (s State) MarshalText() ([]byte, error) {
+	if int(s) >= len(stateNames) {
+		return nil, fmt.Errorf("dropped: %s is no state of a transaction", s)
+	}
+	return []byte(s.String()), nil
+}
 
 // UnmarshalText reads the state's name.
 func (s *State) UnmarshalText(b []byte) error {
@@ -102,21 +115,65 @@ type Header struct {
 
 // Batches reads what was dropped, partition by partition and run by run, in the order of offsets.
 // A file that cannot be read to its end gives a *DamageError where it stops; iterating goes on with the next file. So it does after an error of the file system. The end of ctx is the last thing given.
+// First of all each of Folder.Unreadable is given as an error, those of partitions that are not wanted aside.
 func (f *Folder) Batches(ctx context.Context, o Options) iter.Seq2[Batch, error] {
 	o = o.withDefaults()
 	return func(yield func(Batch, error) bool) {
+		for _, e := range f.unreadable(o) {
+			if !yield(Batch{}, e) {
+				return
+			}
+		}
 		for files := range f.partitions() {
 			if o.Want != nil && !o.Want(files[0].TopicPartition) {
 				continue
 			}
 			runs := runsOf(files)
 			for i, r := range runs {
+				r.hidden = f.hidden(r.files[0].TopicPartition)
 				if !r.batches(ctx, runs[:i], o, yield) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// unreadable are the places that may hold something of what is wanted.
+func (f *Folder) unreadable(o Options) (all []*UnreadableError) {
+	for _, e := range f.Unreadable {
+		if tp, one := f.partitionOf(e); !one || o.Want == nil || o.Want(tp) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// hidden is a place that may hold something of a partition, nil: none is known.
+func (f *Folder) hidden(tp mirror.TopicPartition) *UnreadableError {
+	for _, e := range f.Unreadable {
+		at, one := f.partitionOf(e)
+		if parts := f.below(e); one && at == tp || !one && len(parts) == 1 && (parts[0] == tp.Topic || parts[0] == ".") {
+			return e
+		}
+	}
+	return nil
+}
+
+// partitionOf is the one partition that an unreadable place may hold something of; ok is false if that may be several, or none.
+func (f *Folder) partitionOf(e *UnreadableError) (tp mirror.TopicPartition, ok bool) {
+	parts := f.below(e)
+	if len(parts) < 2 {
+		return tp, false
+	}
+	n, err := strconv.ParseInt(parts[1], 10, 32)
+	return mirror.TopicPartition{Topic: parts[0], Partition: int32(n)}, err == nil
+}
+
+// below are the names that lead to an unreadable place from the folder.
+func (f *Folder) below(e *UnreadableError) []string {
+	path, _ := filepath.Rel(f.Dir, e.Path)
+	return strings.Split(filepath.ToSlash(path), "/")
 }
 
 // partitions gives the files of each partition.
@@ -379,9 +436,12 @@ func (r *run) transactions(ctx context.Context, o Options) (*ends, error) {
 		}
 		f.close()
 	}
-	if r.after != nil {
+	switch {
+	case r.after != nil:
 		s.settle(Transaction{State: Unknown, Marker: -1, Why: fmt.Sprintf("it has no end up to offset %d, and the next file begins at %d: if that is of the same log, what was between is not here", r.to(), r.after.From)})
-	} else {
+	case r.hidden != nil:
+		s.settle(Transaction{State: Unknown, Marker: -1, Why: fmt.Sprintf("it has no end up to offset %d, and %s, which may have it, cannot be read", r.to(), r.hidden.Path)})
+	default:
 		s.settle(Transaction{State: Open, Marker: -1, Why: fmt.Sprintf("it has no COMMIT and no ABORT up to offset %d, where the log ended when it was cut", r.to())})
 	}
 	if s.first == nil {

@@ -27,6 +27,7 @@ type Summary struct {
 	Dir     string
 	Files   []FileSummary
 	Strays  []Stray `json:",omitempty"`
+	Unread  []Stray `json:",omitempty"` // places that cannot be read (Folder.Unreadable): what lies there is not counted
 	Records Counts  // data records; what two files have alike counts once
 }
 
@@ -53,7 +54,7 @@ type Below struct {
 
 const mostWhys, mostBelow = 10, 1000
 
-// Summarize reads the whole folder. Errors: the context's end, and the file system's; damage is in the summary. A summary that comes with an error is of what was read until then.
+// Summarize reads the whole folder. Errors: the context's end, and the file system's; damage and what is unreadable are in the summary. A summary that comes with an error is of what was read until then.
 func (f *Folder) Summarize(ctx context.Context, o Options) (Summary, error) {
 	s := Summary{Dir: f.Dir, Strays: f.Strays}
 	at := map[string]int{}
@@ -76,6 +77,11 @@ func (f *Folder) Summarize(ctx context.Context, o Options) (Summary, error) {
 		var damage *DamageError
 		if errors.As(err, &damage) {
 			s.Files[at[damage.Path]].Damage = damage.Error()
+			continue
+		}
+		var unreadable *UnreadableError
+		if errors.As(err, &unreadable) {
+			s.Unread = append(s.Unread, Stray{unreadable.Path, unreadable.Err.Error()})
 			continue
 		}
 		if err != nil {
@@ -155,6 +161,9 @@ func (s Summary) String() string {
 
 // notes are what a person has to know beside the table, the worst first.
 func (s Summary) notes() (notes []string) {
+	for _, x := range s.Unread {
+		notes = append(notes, fmt.Sprintf("CANNOT BE READ, and is not counted: %s: %s", x.Path, x.Why))
+	}
 	for _, f := range s.Files {
 		if f.Damage != "" {
 			notes = append(notes, f.Damage+"; what is before that is counted")
