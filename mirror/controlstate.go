@@ -33,7 +33,7 @@ func (s *ControlState) RemoveMirror(d DeletedMirror) {
 	}
 	s.Origins = slices.DeleteFunc(s.Origins, func(o TopicOrigin) bool { return o.Mirror == d.Name })
 	s.Questions = slices.DeleteFunc(s.Questions, func(q FailbackQuestion) bool { return q.Mirror == d.Name })
-	s.RemovePromotion(d.Name)
+	s.removePromotion(d.Name)
 	s.Failbacks = slices.DeleteFunc(s.Failbacks, func(f Failback) bool { return f.Mirror == d.Name })
 	s.Deleted = slices.DeleteFunc(s.Deleted, func(other DeletedMirror) bool { return other.Name == d.Name })
 	s.Deleted = append(s.Deleted, d)

@@ -79,7 +79,7 @@ func TestTheFirstLineSaysWhoMayWriteWhich(t *testing.T) {
 					s.beginFailback(Failback{Mirror: "m", Plan: "p", Topics: strings.Fields(c.failback), Step: FailbackCopying, Since: planTime, Began: planTime})
 				}
 				if c.promoted != "" {
-					s.SetPromotion(Promotion{Mirror: "m", Topics: strings.Fields(c.promoted), Fence: "f", Step: PromotionStopping, Since: planTime, Began: planTime})
+					s.setPromotion(Promotion{Mirror: "m", Topics: strings.Fields(c.promoted), Fence: "f", Step: PromotionStopping, Since: planTime, Began: planTime})
 				}
 			})
 			if !c.silent {

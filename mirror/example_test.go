@@ -3,6 +3,8 @@ package mirror_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/clustermirror/clustermirror/mirror"
@@ -26,6 +28,30 @@ func threeRecords(ctx context.Context) *memlog.Cluster {
 		check(err)
 	}
 	return east
+}
+
+// What was given up lies in files, in Kafka's own format. One is read here; package dropped reads all of a folder, as records, with what became of their transactions.
+func ExampleReadSinkFile() {
+	dir, err := os.MkdirTemp("", "dropped")
+	check(err)
+	defer os.RemoveAll(dir)
+	east, orders := threeRecords(context.Background()), mirror.TopicPartition{Topic: "orders"}
+	log, err := east.OpenLog(context.Background(), orders)
+	check(err)
+	batches, err := log.Read(context.Background(), 1, 1<<20)
+	check(err)
+	check(mirror.FileSink(dir).Dropped(context.Background(), orders, 1, log.End(), batches)) // as a mirror does before it cuts them
+
+	file, err := mirror.ReadSinkFile(filepath.Join(dir, "orders", "0", "00000000000000000001.00000000000000000003.0.log"))
+	check(err) // damage is one
+	fmt.Printf("%s-%d [%d,%d)\n", file.Topic, file.Partition, file.From, file.To)
+	for batch := range mirror.Batches(file.Batches) {
+		fmt.Printf("%d: %d record\n", batch.Base, batch.Records)
+	}
+	// Output:
+	// orders-0 [1,3)
+	// 1: 1 record
+	// 2: 1 record
 }
 
 // inStepWith waits until everything that is known at the source is copied.

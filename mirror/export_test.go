@@ -15,3 +15,6 @@ func (m *Mirror) WakeUp() { m.lease.note(time.Now().Add(-time.Hour)) }
 
 // SetClock gives an Admin another clock.
 func (a *Admin) SetClock(now func() time.Time) { a.now = now }
+
+// SetPromotion records a promotion as its processes do.
+func (s *ControlState) SetPromotion(p Promotion) { s.setPromotion(p) }

@@ -394,19 +394,13 @@ func (x *FailbackPartition) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// disagreementBytes is how far below the range FindDisagreements looks for where transactions began.
+// disagreementBytes is how far below the range findDisagreements looks for where transactions began.
 const disagreementBytes = 64 << 20
 
-// FindDisagreements reads what would be dropped of a log, [from, to), and lists the COMMIT markers in it whose transactions began below from: the other cluster
+// findDisagreements reads what would be dropped of a log, [from, to), and lists the COMMIT markers in it whose transactions began below from: the other cluster
 // ended those with an ABORT when it stopped mirroring. A marker of a transaction that wrote nothing to this partition is listed too; no log tells them apart.
 // A transaction that has records in the range may have others below it: that is looked for downwards, in 64 MiB at most, and what is not found by then is listed as possible.
-// It reads in pieces of at most 4 MiB or one batch. Errors are the log's, or a batch that cannot be read.
-func FindDisagreements(ctx context.Context, log LogReader, from, to int64) ([]Disagreement, error) {
-	found, _, err := findDisagreements(ctx, log, from, to)
-	return found, err
-}
-
-// findDisagreements is FindDisagreements, and how many bytes it has read of the range.
+// It reads in pieces of at most 4 MiB or one batch. size is how many bytes it has read of the range. Errors are the log's, or a batch that cannot be read.
 func findDisagreements(ctx context.Context, log LogReader, from, to int64) (disagreements []Disagreement, size int64, err error) {
 	var found []Disagreement
 	wrote, ended := map[int64]bool{}, map[int64]bool{} // producers that wrote in the range before a marker of theirs; whose first transaction there has ended

@@ -302,14 +302,14 @@ func TestF47FindDisagreementsListsCommitsOfTransactionsFromBelow(t *testing.T) {
 		data(12, 1, transactional(9)), marker(13, 9, batch.ControlCommit), // dropped as a whole
 		marker(14, 10, batch.ControlCommit), // beyond what is asked for
 	)
-	got, err := FindDisagreements(context.Background(), l, 6, 14)
+	got, _, err := findDisagreements(context.Background(), l, 6, 14)
 	if err != nil || !reflect.DeepEqual(got, []Disagreement{{ProducerID: 7, CommitAt: 6}}) {
 		t.Errorf("%v %v", got, err)
 	}
-	if got, err := FindDisagreements(context.Background(), l, 0, 14); err != nil || got != nil {
+	if got, _, err := findDisagreements(context.Background(), l, 0, 14); err != nil || got != nil {
 		t.Errorf("when everything goes, nothing disagrees: %v %v", got, err)
 	}
-	if got, err := FindDisagreements(context.Background(), l, 6, 100); err != nil || len(got) != 2 {
+	if got, _, err := findDisagreements(context.Background(), l, 6, 100); err != nil || len(got) != 2 {
 		t.Errorf("up to the end: %v %v", got, err)
 	}
 	both := logOf( // one that wrote on both sides of the common point, one that had ended below it, one that began in the range
@@ -317,16 +317,16 @@ func TestF47FindDisagreementsListsCommitsOfTransactionsFromBelow(t *testing.T) {
 		data(4, 1, transactional(7)), data(5, 1, transactional(8)), data(6, 1, transactional(9)),
 		marker(7, 7, batch.ControlCommit), marker(8, 8, batch.ControlCommit), marker(9, 9, batch.ControlCommit),
 	)
-	if got, err := FindDisagreements(context.Background(), both, 4, 10); err != nil || !reflect.DeepEqual(got, []Disagreement{{ProducerID: 7, CommitAt: 7}}) {
+	if got, _, err := findDisagreements(context.Background(), both, 4, 10); err != nil || !reflect.DeepEqual(got, []Disagreement{{ProducerID: 7, CommitAt: 7}}) {
 		t.Errorf("a transaction on both sides of the common point: %v %v", got, err)
 	}
 	damaged := raw(l)
 	damaged.pieces[3][16] = 1
-	if _, err := FindDisagreements(context.Background(), damaged, 6, 14); err == nil {
+	if _, _, err := findDisagreements(context.Background(), damaged, 6, 14); err == nil {
 		t.Error("a damaged batch goes unnoticed")
 	}
 	l.err = errors.New("disk")
-	if _, err := FindDisagreements(context.Background(), l, 6, 14); !errors.Is(err, l.err) {
+	if _, _, err := findDisagreements(context.Background(), l, 6, 14); !errors.Is(err, l.err) {
 		t.Errorf("%v", err)
 	}
 }

@@ -290,7 +290,7 @@ func (a *Admin) giveUpPromotion(ctx context.Context, which func(*ControlState) (
 			p.Step, p.Since = PromotionLowering, a.now()
 		}
 		p.Attempt++
-		s.SetPromotion(p)
+		s.setPromotion(p)
 		record = p
 		return nil
 	})
@@ -334,7 +334,7 @@ func (a *Admin) lowerFence(ctx context.Context, record Promotion, fence Fence, s
 		if !ok || !p.sameAttempt(record) {
 			return nil // somebody else has ended it
 		}
-		s.RemovePromotion(a.cfg.Mirror)
+		s.removePromotion(a.cfg.Mirror)
 		s.noteFence(a.cfg.Mirror, rules, false)
 		s.Note = &HistoryEntry{Time: a.now(), Verb: verbAbortPromotion, Mirror: a.cfg.Mirror, Topics: historyNames(p.Topics), Who: a.cfg.Operator, Detail: cmp.Or(prefixed("lowered: ", p.Fence), "there was no fence")}
 		return nil

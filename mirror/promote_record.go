@@ -121,15 +121,15 @@ func (s *ControlState) Promotion(mirror string) (p Promotion, ok bool) {
 	return s.Promotions[i], true
 }
 
-// SetPromotion records a promotion in place of the mirror's earlier one, and keeps the order.
-func (s *ControlState) SetPromotion(p Promotion) {
-	s.RemovePromotion(p.Mirror)
+// setPromotion records a promotion in place of the mirror's earlier one, and keeps the order.
+func (s *ControlState) setPromotion(p Promotion) {
+	s.removePromotion(p.Mirror)
 	s.Promotions = append(s.Promotions, p)
 	slices.SortFunc(s.Promotions, func(a, b Promotion) int { return cmp.Compare(a.Mirror, b.Mirror) })
 }
 
-// RemovePromotion takes a mirror's promotion out; one that is not there is fine.
-func (s *ControlState) RemovePromotion(mirror string) {
+// removePromotion takes a mirror's promotion out; one that is not there is fine.
+func (s *ControlState) removePromotion(mirror string) {
 	s.Promotions = slices.DeleteFunc(s.Promotions, func(p Promotion) bool { return p.Mirror == mirror })
 }
 

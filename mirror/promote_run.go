@@ -231,7 +231,7 @@ func (p *promoting) begin(ctx context.Context) (back bool, err error) {
 			s.noteFence(p.cfg.Mirror, rulesOf(fence, record.Topics), true)
 		}
 		back = !s.noReturn(record)
-		s.SetPromotion(record)
+		s.setPromotion(record)
 		if !under {
 			s.Note = &HistoryEntry{Time: p.now(), Verb: verbPromote, Mirror: p.cfg.Mirror, Topics: historyNames(topics), Who: p.cfg.Operator, Reason: record.Reason,
 				Detail: "begun; " + cmp.Or(prefixed("fence: ", record.Fence), "without a fence")}
@@ -360,7 +360,7 @@ func (p *promoting) step(ctx context.Context, step PromotionStep) error {
 			taken = p.mine(record)
 		}
 		if taken == nil {
-			s.SetPromotion(next)
+			s.setPromotion(next)
 		}
 		return taken
 	})
@@ -596,7 +596,7 @@ func (p *promoting) done(ctx context.Context) error {
 		if err := p.mine(record); err != nil {
 			return err
 		}
-		s.RemovePromotion(p.cfg.Mirror)
+		s.removePromotion(p.cfg.Mirror)
 		verdict := "proved: nothing that was acknowledged at the source is missing"
 		if !p.r.Proved {
 			verdict = "not proved: " + few(p.r.reasons())
@@ -655,7 +655,7 @@ func (s *ControlState) stopPromoted(record Promotion, now time.Time) error {
 	}
 	if p.Step != PromotionStopping {
 		p.Step, p.Since, p.Whole = PromotionStopping, now, record.Whole
-		s.SetPromotion(p)
+		s.setPromotion(p)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ type Evidence struct {
 	LME           int32          // last mirror epoch that the source recorded for this cluster, Unknown if none
 	LMO           int64          // last mirror offset, Unknown if none
 	Rounds        []EpochRound   // questions about epochs, in their order
-	Disagreements []Disagreement // transactions that ended differently on both sides (FindDisagreements)
+	Disagreements []Disagreement // transactions that ended differently on both sides
 	DropBytes     Number         // of the batches that would be dropped, as a Sink is handed them
 }
 
