@@ -26,7 +26,11 @@ type Look struct {
 	Taken   time.Time
 	// Rehearsals are of these mirrors, at most one of each: what rehearsal.Schedule.Last gives.
 	Rehearsals []Rehearsals
-	Version    string // of the program; "": what its build information says
+	// Destination are the certificates on which connections to the destination depend; those of sources are in Mirrors.
+	Destination []mirror.Certificate
+	// Listener are the certificates that the process's own listeners show.
+	Listener []mirror.Certificate
+	Version  string // of the program; "": what its build information says
 }
 
 // Rehearsals are the last rehearsals of one mirror; nil: there was none.
@@ -81,6 +85,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	g.set(nodeStart, float64(c.began.UnixMilli())/1000, l.Node, g.cluster)
 	g.set(nodeMirrors, float64(len(l.Mirrors)), l.Node, g.cluster)
 
+	g.certificates(l.Destination, "destination", "")
+	g.certificates(l.Listener, "listener", "")
 	for _, r := range l.Rehearsals {
 		g.rehearsals(&r)
 	}

@@ -25,6 +25,11 @@ mirror_copied_bytes_total and mirror_copied_batches_total are what was appended 
 mirror_fetch_seconds is a histogram of fetches by what came of them (records, empty, failed), from the request until the reply was there. A source waits for records before it answers, so
 in a mirror that has nothing to do they take fetch.wait.max.ms.
 
+# Certificates
+
+certificate_expiry_timestamp_seconds says until when the certificates are good that connections depend on: the own ones, read from their files once a minute, and those that brokers showed, with the
+authorities that vouch for them, when they were connected to last. A broker that has had a new one since, and was not connected to anew, is told of with its old one.
+
 # Which cluster
 
 What is of a node or a mirror has the label destination_cluster_id: both sides may call their node 9999 and their mirror dr. It is empty for the moment until a process has asked its cluster.
@@ -40,7 +45,7 @@ A node with a listener for clients has 10 more: client_connections, client_redir
 
 # What is not here
 
-When a certificate or a token expires: no status says so. Whether the old source has come back after a failover, and whether somebody writes there: nothing looks at it then.
+When a delegation token expires: only its cluster knows. Tokens of OAuth are renewed by themselves. Whether the old source has come back after a failover, and whether somebody writes there: nothing looks at it then.
 Go's and the process's own metrics: register prometheus's collectors beside this one.
 */
 package metrics

@@ -77,11 +77,29 @@ func (g gauges) mirror(s *mirror.Status) {
 	}
 	g.to <- constant(mirrorThrottled, prometheus.CounterValue, s.Throttled.Seconds(), name, g.cluster)
 	g.fetches(name, &s.Fetches)
+	g.certificates(s.Certificates, "source", name)
 	g.set(mirrorGroups, float64(len(s.Metadata.FollowedGroups)), name, g.cluster)
 	follows := sum.copies || len(s.Topics) == 0 // of topics that are all stopped nothing is followed any more: what was, only grows old
 	g.sync(name, "groups", s.Taken, &s.Metadata.Groups, follows)
 	g.sync(name, "settings", s.Taken, &s.Metadata.Configs, follows)
 	g.sync(name, "rules", s.Taken, &s.Metadata.ACLs, follows)
+}
+
+// certificates sends the end of the own certificate, and of that of the other side which ends first.
+func (g gauges) certificates(all []mirror.Certificate, side, name string) {
+	ends := map[bool]time.Time{}
+	for _, c := range all {
+		if first, told := ends[c.Own]; !told || c.Ends.Before(first) {
+			ends[c.Own] = c.Ends
+		}
+	}
+	for own, end := range ends {
+		whose := "broker"
+		if own {
+			whose = "own"
+		}
+		g.set(certificateEnds, float64(end.Unix()), side, name, whose, g.cluster)
+	}
 }
 
 func (g gauges) fetches(name string, f *mirror.FetchCounts) {

@@ -18,6 +18,11 @@ func ofCluster(name, help string, labels ...string) *prometheus.Desc {
 	return series(name, help, append(labels, "destination_cluster_id")...)
 }
 
+// Of a connection.
+var certificateEnds = ofCluster("certificate_expiry_timestamp_seconds",
+	"When the certificate ends that ends first, in seconds since 1970: of the own one (own), and of those that brokers showed when they were "+
+		"connected to last, with the authorities that vouch for them (broker). side is source, destination or listener; mirror is empty but for source.", "side", "mirror", "certificate")
+
 // Of the process.
 var (
 	buildInfo   = ofCluster("build_info", "1: what this process runs.", "node", "version", "revision", "goversion")

@@ -48,7 +48,9 @@ type Mirror struct {
 	link      *link
 	asks      semaphore
 	fetches   fetchCounting
-	kick      chan struct{} // capacity 1: reconcile now
+
+	certificates certificates
+	kick         chan struct{} // capacity 1: reconcile now
 
 	mu       sync.Mutex
 	topics   map[string]*topicRun
@@ -769,6 +771,9 @@ func (m *Mirror) refreshLoop() {
 				return
 			}
 			m.vanished.look()
+			if r, ok := m.cfg.Source.(CertificateReader); ok {
+				m.certificates.read(r)
+			}
 			answered := false
 			// While nothing is fetched the partitions' own retries look at the source; refreshes besides get rare.
 			if quiet++; m.link.anyHealthy() {
@@ -943,6 +948,7 @@ type Status struct {
 	Metadata             MetadataStatus
 	FetchRate            int64         // bytes that this process may receive from the source in a second; 0: no limit
 	Throttled            time.Duration // sum of the pauses that brokers of the source have asked for in this process, because of quotas there
+	Certificates         []Certificate // on which connections to the source depend, as last read; empty where the source does not know, or needs none
 	Fetches              FetchCounts   // what was fetched and copied in this process
 	OldSource            *OldSource    // how the cluster is that stopped topics were copied from; nil: it is not looked at
 	Promotion            *Promotion    // one that is under way, as this process has read it last; nil: none is
@@ -972,6 +978,7 @@ func (m *Mirror) Status() Status {
 	s.FetchRate, _ = m.link.allowance.limit()
 	s.Throttled = m.link.throttledFor()
 	s.Fetches = m.fetches.now()
+	s.Certificates = m.certificates.now()
 	s.Failovers = m.failovers.now()
 	m.mu.Lock()
 	s.Fenced, s.Promotion = m.fenced, m.promotion

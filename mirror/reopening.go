@@ -168,6 +168,17 @@ func (r *reopening) LocalStarts(ctx context.Context, partitions []TopicPartition
 	return reader.LocalStarts(ctx, partitions)
 }
 
+// Certificates are those of the source that is open; none is opened for them.
+func (r *reopening) Certificates() []Certificate {
+	r.mu.Lock()
+	current := r.current
+	r.mu.Unlock()
+	if reader, ok := current.(CertificateReader); ok {
+		return reader.Certificates()
+	}
+	return nil
+}
+
 func (r *reopening) Close() error {
 	r.mu.Lock()
 	old := r.current

@@ -40,6 +40,8 @@ type Config struct {
 	PageRemote bool
 	// DrainBound is how long the end waits for steps that are under way [20 s]; giving the place away may take 5 s more.
 	DrainBound time.Duration
+	// Certificates reads the certificates that the node depends on, once a minute from Run on, for Status and metrics; nil: none are known. It may wait for files.
+	Certificates func() Certificates
 	// Version is told in reports [this module's version as the build knows it].
 	Version string
 	// Logger gets every event [none].

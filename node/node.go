@@ -39,17 +39,18 @@ type Node struct {
 	records Records
 	control mirror.Control
 
-	mu          sync.Mutex
-	destination Destination
-	clusterID   string // the destination's, "" as long as it is not known
-	state       State
-	since       time.Time
-	why         string    // of the state, "" if it needs none
-	reading     error     // why what is wanted cannot be read
-	draining    time.Time // by when it has to be done; the zero time: it was not told to end
-	runs        map[string]*run
-	heard       map[string]heardOf // of other nodes, by name
-	began       bool
+	mu           sync.Mutex
+	destination  Destination
+	clusterID    string // the destination's, "" as long as it is not known
+	state        State
+	since        time.Time
+	why          string // of the state, "" if it needs none
+	reading      error  // why what is wanted cannot be read
+	certificates Certificates
+	draining     time.Time // by when it has to be done; the zero time: it was not told to end
+	runs         map[string]*run
+	heard        map[string]heardOf // of other nodes, by name
+	began        bool
 }
 
 // heardOf is when a report was seen to be another one than before, by this process's clock.
@@ -86,6 +87,11 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer closeHTTP()
+	if n.cfg.Certificates != nil {
+		watching, end := context.WithCancel(ctx)
+		defer end()
+		go n.watchCertificates(watching)
+	}
 	if n.cfg.Page != "" {
 		sampling, end := context.WithCancel(ctx)
 		var samples sync.WaitGroup

@@ -195,7 +195,7 @@ func (f *File) Config() Config {
 	}
 	return Config{
 		Name: strconv.Itoa(int(p.id)), Mirrors: p.names.Includes, Options: p.options, HTTP: p.http, Page: p.page, PageRemote: p.remote, DrainBound: p.drain, Sink: sink, Logger: f.logger, OpenSource: kafkasource.Open,
-		Open: f.open, ClusterID: f.clusterID, Join: f.join,
+		Open: f.open, ClusterID: f.clusterID, Join: f.join, Certificates: f.Certificates,
 	}
 }
 

@@ -37,10 +37,13 @@ type Status struct {
 	State   State
 	Since   time.Time // when the state began
 	Taken   time.Time
-	Reasons []string        // why it is not ready, none if it is
-	Mirrors []MirrorStatus  // by name: those that it runs or should run
-	looks   []mirror.Status // of those that are open
-	cluster string          // the destination's id
+	Reasons []string       // why it is not ready, none if it is
+	Mirrors []MirrorStatus // by name: those that it runs or should run
+	// Certificates are those that this process depends on, the one that ends first in front.
+	Certificates []CertificateStatus `json:",omitempty"`
+	looks        []mirror.Status     // of those that are open
+	cluster      string              // the destination's id
+	own          Certificates
 }
 
 // MirrorStatus is one mirror of a node.
@@ -79,7 +82,7 @@ func (s Status) String() string {
 // Status says how the node is. It asks nobody, and may be called at any time.
 func (n *Node) Status() Status {
 	n.mu.Lock()
-	s := Status{Node: n.cfg.Name, Version: n.cfg.Version, State: n.state, Since: n.since, Taken: time.Now(), cluster: n.clusterID}
+	s := Status{Node: n.cfg.Name, Version: n.cfg.Version, State: n.state, Since: n.since, Taken: time.Now(), cluster: n.clusterID, own: n.certificates}
 	n.mu.Unlock()
 	s.Reasons = n.unwell()
 	for _, r := range n.inOrder() {
@@ -92,6 +95,7 @@ func (n *Node) Status() Status {
 			s.Reasons = append(s.Reasons, "mirror "+m.Name+": "+m.Problem)
 		}
 	}
+	s.Certificates = certificatesOf(s.own, s.looks)
 	return s
 }
 
@@ -128,5 +132,5 @@ func (n *Node) unwell() (reasons []string) {
 // look is the status as metrics want it.
 func (n *Node) look() metrics.Look {
 	s := n.Status()
-	return metrics.Look{Node: s.Node, DestinationClusterID: s.cluster, State: s.State.String(), Ready: s.Ready(), Mirrors: s.looks, Taken: s.Taken, Version: s.Version}
+	return metrics.Look{Node: s.Node, DestinationClusterID: s.cluster, State: s.State.String(), Ready: s.Ready(), Mirrors: s.looks, Taken: s.Taken, Destination: s.own.Destination, Listener: s.own.Listener, Version: s.Version}
 }

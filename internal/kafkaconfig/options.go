@@ -28,6 +28,7 @@ type Connection struct {
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	mechanism sasl.Mechanism // nil: no SASL
 	tls       *tlsSettings   // nil: plain text
+	dialer    *dialer
 }
 
 // TLS is what a connection is made with whose host's name the caller sets: stores are read now. nil: the connection has no TLS.
@@ -79,7 +80,7 @@ func Parse(settings map[string]string) (Connection, error) {
 	if d.most < d.setup {
 		errs = append(errs, &Error{Setting: SetupTimeoutMax, Problem: "is below " + SetupTimeout, Advice: "raise it"})
 	}
-	c.dial = d.dial
+	c.dial, c.dialer = d.dial, d
 	c.plain = []kgo.Opt{kgo.RequestTimeoutOverhead(c.RequestTimeout), kgo.ConnIdleTimeout(milliseconds(MaxIdle, 10*time.Minute))}
 	if id := get(ClientID); id != "" {
 		c.plain = append(c.plain, kgo.ClientID(id))
@@ -174,7 +175,8 @@ type dialer struct {
 	tls         *tlsSettings // nil: plain text
 
 	mu       sync.Mutex
-	failures map[string]int // in a row, by address
+	failures map[string]int       // in a row, by address
+	ends     map[string]time.Time // until when what was shown there is good, by address
 }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -218,5 +220,6 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 	if err != nil {
 		return nil, explain(address, err)
 	}
+	d.shown(address, conn.(*tls.Conn).ConnectionState())
 	return &tlsConn{Conn: conn, host: address}, nil
 }

@@ -21,6 +21,7 @@ const (
 type Server struct {
 	TLS           func() (*tls.Config, error)      // nil: no TLS
 	PlainPassword func(user, password string) bool // nil: no users for PLAIN are set
+	Certificates  func() []Certificate             // the own one, read now; nil: no TLS
 }
 
 // ServerNames are the settings that ParseServer knows.
@@ -75,6 +76,7 @@ func ParseServer(protocol string, settings map[string]string) (Server, error) {
 			wrong(TruststoreLocation, "is not set, and clients are to show certificates", "set it to a PEM file with the authority that signs theirs")
 		}
 		s.TLS = func() (*tls.Config, error) { return t.server(auth) }
+		s.Certificates = t.own.certificates
 	}
 	if jaas := settings[PlainJAAS]; strings.TrimSpace(jaas) != "" {
 		if !strings.HasPrefix(protocol, "SASL_") {

@@ -157,8 +157,24 @@ func (s store) read() (string, error) {
 	return string(b), nil
 }
 
-// pair is the key store's certificate as it is now.
+// pair is the key store's certificate as it is now, if it is good.
 func (s store) pair() (tls.Certificate, error) {
+	pair, err := s.load()
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	if now := time.Now(); now.After(pair.Leaf.NotAfter) {
+		// The server would refuse it, with fewer words.
+		return tls.Certificate{}, &Error{
+			Setting: s.setting, Problem: "the client certificate expired at " + pair.Leaf.NotAfter.UTC().Format(time.RFC3339),
+			Advice: "put a new certificate there; it is taken up at the next connection",
+		}
+	}
+	return pair, nil
+}
+
+// load reads the key store's certificate.
+func (s store) load() (tls.Certificate, error) {
 	chain, err := s.read()
 	if err != nil {
 		return tls.Certificate{}, err
@@ -176,13 +192,6 @@ func (s store) pair() (tls.Certificate, error) {
 	pair, err := keyPair(chain, key, password)
 	if err != nil {
 		return tls.Certificate{}, unreadable(s.keySetting, s.location, err)
-	}
-	if now := time.Now(); now.After(pair.Leaf.NotAfter) {
-		// The server would refuse it, with fewer words.
-		return tls.Certificate{}, &Error{
-			Setting: s.setting, Problem: "the client certificate expired at " + pair.Leaf.NotAfter.UTC().Format(time.RFC3339),
-			Advice: "put a new certificate there; it is taken up at the next connection",
-		}
 	}
 	return pair, nil
 }

@@ -38,6 +38,8 @@ type Config struct {
 	// They are used for the look-up client and for one client per Fetcher, so what they hold must bear use by several clients; a mechanism with a
 	// Close of its own (Kerberos) must be told to outlive one client. Options for consuming, producing, retries and time limits have no effect.
 	ClientOptions []kgo.Opt
+	// Certificates are those that connections made with ClientOptions depend on, for Source.Certificates (FromSettings sets it); nil: not known.
+	Certificates func() []mirror.Certificate
 	// Bound is the longest time of one call [10 s]. A Fetch may take FetchOptions.MaxWait more.
 	Bound time.Duration
 	// MaxBatchBytes is the largest batch that can be read, if it is larger than FetchOptions.MaxBytes [256 MiB]. A broker answers at least one whole batch.

@@ -35,7 +35,22 @@ func FromSettings(settings mirror.Settings) (Config, error) {
 		}
 		return Config{}, &settingsError{err}
 	}
-	return Config{Seeds: connection.Seeds, ClientOptions: connection.Options, Bound: connection.RequestTimeout}, nil
+	return Config{Seeds: connection.Seeds, ClientOptions: connection.Options, Certificates: func() []mirror.Certificate { return certificates(connection.Certificates()) }, Bound: connection.RequestTimeout}, nil
+}
+
+func certificates(found []kafkaconfig.Certificate) (all []mirror.Certificate) {
+	for _, c := range found {
+		all = append(all, mirror.Certificate(c))
+	}
+	return all
+}
+
+// Certificates implements mirror.CertificateReader, by Config.Certificates.
+func (s *Source) Certificates() []mirror.Certificate {
+	if s.cfg.Certificates == nil {
+		return nil
+	}
+	return s.cfg.Certificates()
 }
 
 // settingsError: no connection can ever be made with these settings.

@@ -44,9 +44,10 @@ type Source struct {
 type leader struct{ broker, epoch int32 }
 
 var (
-	_ mirror.Source           = (*Source)(nil)
-	_ mirror.LocalStartReader = (*Source)(nil)
-	_ mirror.LogEndReader     = (*Source)(nil)
+	_ mirror.Source            = (*Source)(nil)
+	_ mirror.LocalStartReader  = (*Source)(nil)
+	_ mirror.CertificateReader = (*Source)(nil)
+	_ mirror.LogEndReader      = (*Source)(nil)
 )
 
 // New returns a Source. It connects to nothing: the first call does.
