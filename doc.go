@@ -78,7 +78,7 @@ The old source now is the destination of a new mirror in the other direction. Th
 exact point by asking for the end offsets of leader epochs, and needs consent to drop what lies beyond: records that were never mirrored.
 
 	plan, err := back.PlanFailback(ctx, "orders")
-	fmt.Println(plan)                        // what would be given up, per partition
+	fmt.Println(plan)                        // what would be given up, per partition; where groups go on; settings and access rules that follow back
 	report, err := back.ExecuteFailback(ctx, plan) // consent to exactly this
 
 A new primary can only be asked if its Source is a mirror.LastMirrorEpochReader. A cluster of mirror/memlog is one. mirror/kafkasource is one, where the mirror into that

@@ -112,6 +112,7 @@ func TestFailbackByWayOfTheControl(t *testing.T) {
 			t.Fatal(err)
 		}
 		direct.Taken = plan.Taken
+		direct.Groups.Seen, direct.Settings.Seen = plan.Groups.Seen, plan.Settings.Seen
 		for i := range direct.Partitions {
 			direct.Partitions[i].SourceSeen = plan.Partitions[i].SourceSeen
 		}

@@ -122,6 +122,10 @@ the mirror goes on; what a crash leaves is ended by Promote or taken back by Abo
 Mirror.ReverseAndStart does both halves of a planned move in one call, for a program that runs a mirror in each direction: it promotes, and then has the old source copied to as the standby, if nothing is given
 up by that. The same call again goes on after a crash at any step.
 
+A failback's plan also says what follows the source back: groups at the cluster that gives records up go on where the source has them, or where the log is cut (FailbackPlan.Groups), and topic settings and access
+rules become the source's (Settings, Rules). Mirror.PlanFailback asks both clusters for that and decides as the mirror will when mirroring has begun; what it could not ask is unknown, with the reason. A group that has members
+there stays where it is: stop them first. What groups commit between the plan and its execution is in no plan.
+
 A failback ends with a comparison of both logs, if there is a Config.Verifier (package mirror/verify has one): FailbackReport.Verification says how much is equal byte by byte, how much record by record, what could not be
 compared and why. It begins when everything is in step, takes Config.VerifyBound at most, and changes nothing, whatever it finds.
 

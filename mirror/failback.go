@@ -13,7 +13,8 @@ import (
 )
 
 // PlanFailback looks at topics of this mirror's destination, which was the source once, and at the cluster that took over, and plans what has to be given up here before
-// the topics can be mirrored from there. It changes nothing: no state, no gate, no byte. It needs the source, and reads the headers of the local logs.
+// the topics can be mirrored from there, and what follows the source back then: groups, topic settings, access rules. It changes nothing: no state, no gate, no byte, no group. It needs the source, and
+// reads the headers of the local logs. What it cannot ask of groups, settings and rules is unknown in the plan, with the reason; that takes at most a few CallBounds.
 // Topics that cannot be planned are in the plan with the reason; the error is for what concerns all of them.
 func (m *Mirror) PlanFailback(ctx context.Context, topics ...string) (FailbackPlan, error) {
 	s := m.snapshot()
@@ -59,6 +60,7 @@ func (m *Mirror) PlanFailback(ctx context.Context, topics ...string) (FailbackPl
 		}
 		s.Topics = append(s.Topics, ts)
 	}
+	m.lookAtFollowers(ctx, &s, topics, found)
 	if rights, looked := m.surveying.missingRights(ctx, topics); looked {
 		seen := seenNames(rights, time.Now())
 		s.MissingRights = &seen
@@ -143,7 +145,7 @@ func copies(p *PartitionStatus, e statemachine.Entry, source string) bool {
 	case p.State == statemachine.Failed:
 		return e.State.Mirrored && e.State.RetryAttempt > 0
 	}
-	return slices.Contains([]statemachine.State{statemachine.Mirroring, statemachine.EpochFencing, statemachine.Pausing, statemachine.Paused}, p.State)
+	return p.beingCopied()
 }
 
 // compareEpochs finds the point up to which the local log is the source's, as PREPARING will.

@@ -36,7 +36,10 @@ type FailbackPlan struct {
 	Preconditions        []Precondition      `json:"preconditions"`
 	Topics               []PlanTopic         `json:"topics"` // outcome drop, go or refused
 	Partitions           []FailbackPartition `json:"partitions"`
-	Reason               string              `json:"reason,omitempty"` // why, and whoever carries the plan out may set it; the history has "failback of plan HASH" where there is none
+	Groups               FailbackGroups      `json:"groups,omitzero"`   // what becomes of groups there
+	Settings             FailbackSettings    `json:"settings,omitzero"` // of topics, that follow the source back
+	Rules                FailbackRules       `json:"rules,omitzero"`    // access rules that do
+	Reason               string              `json:"reason,omitempty"`  // why, and whoever carries the plan out may set it; the history has "failback of plan HASH" where there is none
 }
 
 // Precondition is something that has to hold before the plan is carried out.
@@ -86,6 +89,7 @@ func PlanFailback(s Snapshot, o FailbackOptions) FailbackPlan {
 	plan := FailbackPlan{
 		Mirror: s.Mirror, SourceClusterID: s.SourceClusterID, DestinationClusterID: s.DestinationClusterID, Taken: s.Taken.Round(0).UTC(),
 		Severity: SeveritySafe, Topics: []PlanTopic{}, Partitions: []FailbackPartition{}, Reason: o.Reason,
+		Groups: s.FailbackGroups, Settings: s.FailbackSettings, Rules: s.FailbackRules,
 	}
 	compared, still := true, true
 	var bytes, unread int64
@@ -287,6 +291,7 @@ func (p FailbackPlan) String() string {
 	} else if drop > 0 {
 		t.line("how many bytes the sink needs room for is unknown: not all of it was read for this plan")
 	}
+	p.followsLines(&t)
 	t.line("")
 	for _, c := range p.Preconditions {
 		mark := "yes"
@@ -355,6 +360,7 @@ func (p FailbackPlan) String() string {
 			t.line("%s: %s", n[0], n[1])
 		}
 	}
+	p.followsText(&t)
 	return t.String()
 }
 

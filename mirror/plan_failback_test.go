@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -49,6 +50,26 @@ func west() Snapshot {
 	}
 }
 
+// follows has groups, settings and rules follow back.
+func (s *Snapshot) follows() {
+	place := func(group, topic string, here, source, at int64) PlanGroupPlace {
+		return PlanGroupPlace{Group: group, Kind: OffsetGroup.String(), Topic: topic, Here: KnownNumber(here), Source: KnownNumber(source), At: KnownNumber(at), Place: KnownNumber(at), Seen: planTime}
+	}
+	active, share := place("billing", "orders", 930, 870, 930), place("workers", "payments", 3, 5, 5)
+	active.Place, active.Stays, active.Skips, active.Behind, active.Reason = KnownNumber(870), true, KnownNumber(60), KnownNumber(0), skippedWords(skippedActive)
+	share.Kind = ShareGroup.String()
+	unread := place("lost", "orders", 12, Unknown, Unknown)
+	unread.Reason = "it could not be read at the source"
+	own := place("local", "orders", 40, Unknown, 40)
+	own.Stays, own.Place, own.Reason = true, Number{}, skippedWords(skippedNoOffset)
+	s.FailbackGroups.FollowLook = FollowLook{Seen: planTime, Left: []string{"some of the source's groups: broker 3: i/o timeout"}}
+	s.FailbackGroups.addPlaces([]PlanGroupPlace{place("reports", "orders", 945, 700, 700), place("audit", "orders", 951, Unknown, 880), place("new", "payments", Unknown, 6, 6), share, active, unread, own,
+		place("same", "payments", 6, 6, 6), place("ahead", "orders", 100, 990, 952)})
+	week, day, compact := "604800000", "86400000", "compact"
+	s.FailbackSettings = FailbackSettings{FollowLook: FollowLook{Seen: planTime}, Changes: []PlanSetting{{"orders", "cleanup.policy", nil, &compact}, {"orders", "retention.ms", &week, &day}, {"payments", "max.message.bytes", &day, nil}}}
+	s.FailbackRules = FailbackRules{FollowLook: FollowLook{Seen: planTime}, Makes: []string{"ALLOW User:new to READ on LITERAL TOPIC orders from host *"}, Removes: []string{"ALLOW User:old to READ on LITERAL TOPIC orders from host *"}}
+}
+
 func failbackOf(topics ...string) FailbackPlan {
 	return PlanFailback(west(), FailbackOptions{Topics: topics})
 }
@@ -56,7 +77,8 @@ func failbackOf(topics ...string) FailbackPlan {
 func TestFailbackPlanTexts(t *testing.T) {
 	dead := west()
 	dead.SourceError = "i/o timeout"
-	poor, rich := west(), west()
+	poor, rich, follows := west(), west(), west()
+	follows.follows()
 	poor.MissingRights = &SeenNames{Count: 2, Names: []string{"Alter on topic orders", "Write on topic orders"}}
 	rich.MissingRights = &SeenNames{}
 	for name, plan := range map[string]FailbackPlan{
@@ -66,6 +88,7 @@ func TestFailbackPlanTexts(t *testing.T) {
 		"failback-dead-source": PlanFailback(dead, FailbackOptions{Topics: []string{"payments"}}),
 		"failback-rights":      PlanFailback(poor, FailbackOptions{Topics: []string{"payments"}}),
 		"failback-all-rights":  PlanFailback(rich, FailbackOptions{Topics: []string{"payments"}}),
+		"failback-follows":     PlanFailback(follows, FailbackOptions{Topics: []string{"orders", "payments"}}),
 		"failback-nothing":     PlanFailback(Snapshot{Mirror: "west", Taken: planTime}, FailbackOptions{}),
 	} {
 		golden(t, name+".txt", []byte(plan.String()))
@@ -328,5 +351,38 @@ func TestF47FindDisagreementsListsCommitsOfTransactionsFromBelow(t *testing.T) {
 	l.err = errors.New("disk")
 	if _, _, err := findDisagreements(context.Background(), l, 6, 14); !errors.Is(err, l.err) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A plan is kept as one record: of many groups it has those of which a person has to know first, and counts all.
+func TestAFailbacksPlanBoundsWhatFollows(t *testing.T) {
+	s := west()
+	var places []PlanGroupPlace
+	for i := range 2 * mostFollows {
+		places = append(places, PlanGroupPlace{Group: fmt.Sprintf("same-%04d", i), Kind: OffsetGroup.String(), Topic: "payments", Here: KnownNumber(5), Source: KnownNumber(5), Place: KnownNumber(5), At: KnownNumber(5), Seen: planTime})
+	}
+	back := places[700]
+	back.Group, back.Here = "zz-back", KnownNumber(7)
+	s.FailbackGroups.FollowLook = FollowLook{Seen: planTime}
+	s.FailbackGroups.addPlaces(append(places, back))
+	left := found{}
+	for i := range 30 {
+		left[fmt.Sprintf("topic t%02d", i)] = "its settings cannot be read: denied"
+	}
+	s.FailbackSettings.FollowLook = FollowLook{Seen: planTime}
+	s.FailbackSettings.leave(left)
+	plan := PlanFailback(s, FailbackOptions{Topics: []string{"payments"}})
+	g := plan.Groups
+	if len(g.Places) != mostFollows || g.MorePlaces != mostFollows+1 || g.Places[0].Group != "zz-back" || g.Back != 1 || g.InStep != 2*mostFollows || len(plan.Settings.Left) != mostSeenNames || plan.Settings.MoreLeft != 10 {
+		t.Errorf("%d places and %d more, the first is %s; %d go back, %d are in step; left alone %d and %d", len(g.Places), g.MorePlaces, g.Places[0].Group, g.Back, g.InStep, len(plan.Settings.Left), plan.Settings.MoreLeft)
+	}
+	text := plan.String()
+	for _, words := range []string{"GROUPS: 1 GOES BACK, 2000 in step;", "zz-back payments-0 GOES BACK from 7 to 5", "and 950 more, which are in JSON\nand 1001 more, for which a plan has no room\n", "TOPIC SETTINGS: 30 LEFT ALONE, see below;", "topic t19: its settings cannot be read: denied\nand 10 more\n"} {
+		if !strings.Contains(text, words) {
+			t.Errorf("lacks %q\n%s", words, text)
+		}
+	}
+	if b, err := plan.pack(); err != nil || len(b) > controlRecordLimit/2 {
+		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }

@@ -42,7 +42,7 @@ type PlanGroupPartition struct {
 	Reason    string    `json:"reason"`        // why it is not where the source has it
 }
 
-// PlanGroupPlace is where a group goes on in one partition, at the destination, after the stop.
+// PlanGroupPlace is where a group goes on in one partition, at the destination: after the stop, and in a failback's plan (FailbackGroups) when the copy is in step with the source.
 type PlanGroupPlace struct {
 	Group     string    `json:"group"`
 	Kind      string    `json:"kind"` // "group" or "share group"
@@ -58,6 +58,8 @@ type PlanGroupPlace struct {
 	Behind    Number    `json:"behind"`        // of one that stays: offsets that it reads again
 	Skips     Number    `json:"skips"`         // of one that stays: offsets that it has not read at the source, and does not read
 	Reason    string    `json:"reason"`        // why it is not in step now
+	// Here is, in a failback's plan, where the destination has it now; unknown, and absent in JSON: nowhere.
+	Here Number `json:"destination,omitzero"`
 }
 
 // side is where a topic is when a plan has been carried out.

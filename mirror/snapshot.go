@@ -31,8 +31,11 @@ type Snapshot struct {
 	Surroundings         Surroundings        // what was gathered around the records while the source answered
 	MissingRights        *SeenNames          // for PlanFailback: rights that the mirror lacks at the destination; nil: nobody can say
 	Evidence             []Evidence          // for PlanFailback, at most one for a partition
-	Failovers            []MeasuredFailover  // that were measured (Status.Failovers): what the next one is expected to take is the longest of them
-	Promotion            *Promotion          // one that is under way (Status.Promotion), for Head; nil: none is
+	FailbackGroups       FailbackGroups      // for PlanFailback: what follows the source back (Mirror.PlanFailback looks); zero: nobody has looked
+	FailbackSettings     FailbackSettings
+	FailbackRules        FailbackRules
+	Failovers            []MeasuredFailover // that were measured (Status.Failovers): what the next one is expected to take is the longest of them
+	Promotion            *Promotion         // one that is under way (Status.Promotion), for Head; nil: none is
 }
 
 // Head is how the mirror is, in one line: the words of Description.Head, as far as the process that took the snapshot knows. It asks nobody.

@@ -103,37 +103,12 @@ func (y *ruleSync) look(ctx context.Context) (left found, err error) {
 		return left, fmt.Errorf("reading which access rules are the mirror's: %w", err)
 	}
 	stored := y.remembered(&state, left)
-	// A rule that the filter does not name now is not followed: it stays, and still is the mirror's if it is named again.
-	var ours, resting []ACL
-	for _, a := range stored {
-		switch _, is := unsaved[a]; {
-		case is:
-		case filter.Matches(a):
-			ours = append(ours, a)
-		default:
-			resting = append(resting, a)
-		}
-	}
-	var wanted []ACL
-	fence := state.fencedBy(y.m.cfg.Name)
-	for _, a := range source {
-		switch {
-		case !filter.Matches(a):
-		case fence[a]:
-			left["rule "+a.String()] = "a fence of a promotion made it at the source; it is not made here"
-		case !a.storable():
-			left["rule "+a.String()] = "it cannot be remembered, so it is not made: it is not UTF-8, or longer than a record takes"
-		default:
-			wanted = append(wanted, a)
-		}
-	}
-	look := metadatasync.RulesLook[ACL]{Source: wanted, Destination: here, Memory: ours, Missed: missed}
-	if stopped := len(state.stoppedNames(y.m.cfg.Name)); stopped > 0 { // what applications need there is not the source's to take away any more
-		look.Keep = true
-		if kept := len(beyond(ours, wanted)); kept > 0 {
-			left["rules that the source has no more"] = fmt.Sprintf("%d are kept, because %d topics of the mirror are stopped and served here", kept, stopped)
-		}
-	}
+	look := y.lookOf(&state, filter, unsaved, source, here, state.stoppedNames(y.m.cfg.Name), left)
+	look.Missed = missed
+	resting := slices.DeleteFunc(slices.Clone(stored), func(a ACL) bool { // not followed as the filter is now: they stay, and still are the mirror's if they are named again
+		_, is := unsaved[a]
+		return is || filter.Matches(a)
+	})
 	d := metadatasync.Rules(look)
 	y.note(life, func() { y.missed = d.Missed })
 	if err := y.remember(ctx, stored, slices.Concat(d.Memory, resting)); err != nil {
@@ -150,6 +125,36 @@ func (y *ruleSync) look(ctx context.Context) (left found, err error) {
 		err = errors.Join(err, fmt.Errorf("remembering which access rules were made and removed: %w", unsaved))
 	}
 	return left, err
+}
+
+// lookOf is what is known for a decision, but for what the last look missed. stopped are the mirror's topics that are served here.
+func (y *ruleSync) lookOf(state *ControlState, filter ACLFilter, unsaved map[ACL]struct{}, source, here []ACL, stopped []string, left found) metadatasync.RulesLook[ACL] {
+	var ours, wanted []ACL
+	for _, a := range y.remembered(state, found{}) {
+		if _, is := unsaved[a]; !is && filter.Matches(a) {
+			ours = append(ours, a)
+		}
+	}
+	fence := state.fencedBy(y.m.cfg.Name)
+	for _, a := range source {
+		switch {
+		case !filter.Matches(a):
+		case fence[a]:
+			left["rule "+a.String()] = "a fence of a promotion made it at the source; it is not made here"
+		case !a.storable():
+			left["rule "+a.String()] = "it cannot be remembered, so it is not made: it is not UTF-8, or longer than a record takes"
+		default:
+			wanted = append(wanted, a)
+		}
+	}
+	look := metadatasync.RulesLook[ACL]{Source: wanted, Destination: here, Memory: ours}
+	if len(stopped) > 0 { // what applications need there is not the source's to take away any more
+		look.Keep = true
+		if kept := len(beyond(ours, wanted)); kept > 0 {
+			left["rules that the source has no more"] = fmt.Sprintf("%d are kept, because %d topics of the mirror are stopped and served here", kept, len(stopped))
+		}
+	}
+	return look
 }
 
 // remembered are the rules that the mirror made. A record that cannot be read is of no rule that is removed.

@@ -148,7 +148,7 @@ var (
 	planHash = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{8}\b`)
 	number   = regexp.MustCompile(`\d+`)
 	blanks   = regexp.MustCompile(` +`)
-	ages     = regexp.MustCompile(`(seen|for|answered|said it,|mirror-#,) (just now|<?#[#.]*( ?\w+)?( ago)?)`)
+	ages     = regexp.MustCompile(`(looked at|seen|for|answered|said it,|mirror-#,) (just now|<?#[#.]*( ?\w+)?( ago)?)`)
 	ids      = regexp.MustCompile(`(source|destination|--destination-cluster-id) [\w-]{22}\b`)
 )
 
