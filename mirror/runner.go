@@ -23,11 +23,11 @@ type runner struct {
 	log   Log
 
 	mu     sync.Mutex
-	queue  []partition.Event
 	busy   bool // a goroutine is handling events
-	writes int  // state writes without an answer
 	closed bool
 	loaded bool // Loaded was sent
+	queue  []partition.Event
+	writes int // state writes without an answer
 
 	coreMu sync.Mutex // held during Step and Status only, never during an effect
 	core   *partition.Core
@@ -35,25 +35,29 @@ type runner struct {
 
 	// Only touched by the goroutine that handles events.
 	cancel context.CancelFunc // of the wait that runs beside, nil if none
+	waits  partition.Token    // the effect that it answers
 
 	seenMu      sync.Mutex
 	owner       Ownership // as the log said last
+	halted      bool      // nothing is served here any more
 	behindSince time.Time // since when the watchdog sees it behind at behindAt
 	behindAt    int64
-	answered    time.Time            // when the source last said anything about this partition, also that nothing has changed
-	refusal     error                // of the last state write that was refused
-	halted      bool                 // nothing is served here any more
-	dropped     partition.Truncation // last one that was carried out
-	seen        SourceView           // what the shell last told the core about the source
+	answered    time.Time    // when the source last said anything about this partition, also that nothing has changed
+	refusal     error        // of the last state write that was refused
+	dropped     droppedRange // last one that was carried out
+	seen        SourceView   // what the shell last told the core about the source
 	retry       *time.Timer
 	retryAt     time.Time
 	moved       time.Time // when End last moved or fetching began, for the watchdog
 	movedEnd    int64
 
-	caughtUp time.Time // the last moment at which the copy held everything then known, as far as the link knows
-	stops    stopTimes
-	sizes    meanSize // of what was copied last
+	caughtUp time.Time  // the last moment at which the copy held everything then known, as far as the link knows
+	stops    *stopTimes // nil: it was not told to stop
+	sizes    meanSize   // of what was copied last
 }
+
+// droppedRange is [from, to).
+type droppedRange struct{ from, to int64 }
 
 // SourceView is the core's view of the source partition.
 type SourceView = partition.SourceView
@@ -117,9 +121,12 @@ func (r *runner) run() {
 }
 
 func (r *runner) handle(ev partition.Event) {
-	lent := lentEffects.Get().(*[]partition.Effect)
+	if r.cancel != nil && ev.Kind == partition.Done && ev.Token == r.waits {
+		r.cancel = nil // what it would cancel is over, and would be kept for nothing
+	}
+	room := rooms.Get().(*partition.Room)
 	r.coreMu.Lock()
-	effects := r.core.StepInto(*lent, time.Now(), ev)
+	effects := r.core.StepIn(room, time.Now(), ev)
 	state, step := r.core.Where()
 	r.coreMu.Unlock()
 	r.measure(&ev, state, step, effects)
@@ -127,24 +134,30 @@ func (r *runner) handle(ev partition.Event) {
 		r.do(&effects[i])
 		effects[i] = partition.Effect{}
 	}
-	*lent = effects
-	lentEffects.Put(lent)
+	rooms.Put(room)
 }
 
-// lentEffects are for what a step asks for, which is kept only while it is done: an idle partition needs none.
-var lentEffects = sync.Pool{New: func() any { return new([]partition.Effect) }}
+// rooms are for what a step works in and asks for, which is kept only until that is done: an idle partition needs none.
+var rooms = sync.Pool{New: func() any { return new(partition.Room) }}
 
 // measure notes how long the steps of a stop take.
 func (r *runner) measure(ev *partition.Event, state statemachine.State, step string, effects []partition.Effect) {
 	now := time.Now()
 	halted := slices.ContainsFunc(effects, func(e partition.Effect) bool { return e.Kind == partition.Halt })
 	r.seenMu.Lock()
-	told := r.stops.told
-	begins, ends, opened := r.stops.observe(now, ev, state, step, halted)
-	if begins {
-		told = now
+	var s stopTimes
+	if r.stops != nil {
+		s = *r.stops
 	}
-	steps := r.stops.steps
+	told := s.told
+	begins, ends, opened := s.observe(now, ev, state, step, halted)
+	if begins {
+		told, r.stops = now, new(stopTimes)
+	}
+	if r.stops != nil {
+		*r.stops = s
+	}
+	steps := s.steps
 	r.seenMu.Unlock()
 	if begins {
 		r.m.failovers.begins(r, now)
@@ -320,6 +333,7 @@ func (r *runner) beside(token partition.Token, bound time.Duration, f func(conte
 		ctx, r.cancel = context.WithCancel(r.m.ctx)
 	}
 	cancel := r.cancel
+	r.waits = token
 	r.m.spawn(func() {
 		err := f(ctx)
 		cancel()
@@ -340,7 +354,7 @@ func (r *runner) cut(d partition.Truncation, drop func(context.Context) error) e
 	}
 	if d.To > d.From {
 		r.seenMu.Lock()
-		r.dropped = d
+		r.dropped = droppedRange{d.From, d.To}
 		r.seenMu.Unlock()
 	}
 	return nil
@@ -442,10 +456,11 @@ func (r *runner) rebuild(token partition.Token, from int64, few bool) {
 		log.most, pieces = readFew, 1
 	}
 	more := false
+	var room partition.Room // the one of the step that asked for this is not done with
 	err := readLog(r.m.ctx, log, from, r.log.End(), func(b []byte) error {
 		r.coreMu.Lock()
 		defer r.coreMu.Unlock()
-		r.core.Step(time.Now(), partition.Event{Kind: partition.Replayed, Token: token, Bytes: b})
+		r.core.StepIn(&room, time.Now(), partition.Event{Kind: partition.Replayed, Token: token, Bytes: b})
 		if pieces--; pieces == 0 {
 			more = true
 			return errEnough
@@ -553,7 +568,12 @@ func (r *runner) status(now time.Time) PartitionStatus {
 	healthy, answered := r.m.link.healthy(r.tp)
 	r.seenMu.Lock()
 	next, owner, dropped, inStep := r.retryAt, r.owner, r.dropped, r.caughtUp
-	steps, stopEnded, sizes := slices.Clone(r.stops.steps), r.stops.ended, r.sizes
+	var steps []StepTime
+	var stopEnded time.Time
+	if r.stops != nil {
+		steps, stopEnded = slices.Clone(r.stops.steps), r.stops.ended
+	}
+	sizes := r.sizes
 	halted, refusal := r.halted, r.refusal
 	if healthy && answered.After(r.answered) {
 		r.answered = answered
@@ -568,7 +588,7 @@ func (r *runner) status(now time.Time) PartitionStatus {
 		LastStable: lastStable, LastEpoch: Unknown, HighestProducerID: c.HighestProducerID,
 		SourceClusterID: c.Source.ClusterID, SourceTopicID: c.Source.TopicID, SourceLeader: c.Source.LeaderID, SourceLeaderEpoch: c.Source.LeaderEpoch,
 		SourceStart: c.Source.LogStart, SourceEnd: c.Source.HighWatermark, SourceSeen: c.SourceSeen, NoEpochChecks: c.NoEpochs, Unproved: !c.Proved,
-		LagOffsets: Unknown, LagTime: Unknown, NothingLeft: c.NothingLeft, LostFrom: c.LostFrom, LostTo: c.LostTo, DroppedFrom: dropped.From, DroppedTo: dropped.To, LME: c.LME, ResetAt: c.ResetAt,
+		LagOffsets: Unknown, LagTime: Unknown, NothingLeft: c.NothingLeft, LostFrom: c.LostFrom, LostTo: c.LostTo, DroppedFrom: dropped.from, DroppedTo: dropped.to, LME: c.LME, ResetAt: c.ResetAt,
 		StopSteps: steps, StopEnded: stopEnded, OffsetBytes: sizes.mean(),
 	}
 	if c.Record.State == statemachine.Failed && c.Record.RetryAttempt != statemachine.NonRetryable {

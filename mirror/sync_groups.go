@@ -244,8 +244,8 @@ func (l *groupLook) begin(s *ControlState) {
 		if !l.episodes[r.tp.Topic].over(r.tp.Partition, p.episode, p.topicID) {
 			l.fresh[r.tp] = true
 			r.seenMu.Lock()
-			if r.dropped.To > r.dropped.From {
-				l.dropped[r.tp] = r.dropped.From
+			if r.dropped.to > r.dropped.from {
+				l.dropped[r.tp] = r.dropped.from
 			}
 			r.seenMu.Unlock()
 		}

@@ -35,7 +35,7 @@ func New() *Manager {
 }
 
 func emptyAt(offset int64) state {
-	return state{next: offset, producers: producers{}}
+	return state{next: offset}
 }
 
 // Observe applies whole, checked batches in log order, as replication does: no sequence and no duplicate check, an older producer epoch is taken as it is;

@@ -97,7 +97,7 @@ func (p *point) copyTo(s *state) {
 	clear(s.producers)
 	for i := range p.producers {
 		entry := p.producers[i]
-		s.producers[entry.ID] = &entry
+		s.producers.put(&entry)
 	}
 	p.open.copyTo(&s.open)
 	s.decided.list = append(s.decided.list[:0], p.decided...)

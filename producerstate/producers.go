@@ -11,13 +11,20 @@ type producer struct {
 	seen int64 // last offset of its last batch of any kind
 }
 
-// producers is the producer map, by id.
+// producers is the producer map, by id. It is nil until there is one: many a log has none.
 type producers map[int64]*producer
 
-func (ps producers) add(id int64) *producer {
+func (ps *producers) add(id int64) *producer {
 	p := &producer{Producer: Producer{ID: id, Epoch: -1, LastSequence: -1, LastOffset: -1, LastTimestamp: -1, CoordinatorEpoch: -1, OpenSince: -1}, seen: -1}
-	ps[id] = p
+	ps.put(p)
 	return p
+}
+
+func (ps *producers) put(p *producer) {
+	if *ps == nil {
+		*ps = producers{}
+	}
+	(*ps)[p.ID] = p
 }
 
 // appendSorted appends copies of all entries to dst, in order of id.

@@ -122,7 +122,7 @@ func (m *Manager) Restore(snapshot []byte) error {
 		}
 		ordered = ordered && p.ID > id
 		id = p.ID
-		s.producers[p.ID] = &p
+		s.producers.put(&p)
 	}
 	for range r.count(transactionSize) {
 		s.open.list = append(s.open.list, openTransaction{Transaction: Transaction{

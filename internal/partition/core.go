@@ -44,44 +44,42 @@ type Config struct {
 // event queues; and one call that changes the log or its epoch (busy), which is waited for even when the procedure that made it has been abandoned, because
 // a Log is called by one at a time.
 type Core struct {
-	cfg Config
-	rng *rand.Rand
-	now time.Time
-	out []Effect
-	cur Event // the event being handled
+	cfg  Config
+	rng  rand.PCG // of the jitter
+	now  time.Time
+	own  *Room // of Step
+	room *Room // of the step that is under way, nil between two
 
-	loaded, halted bool
-	rec            statemachine.PartitionState
-	lme            *statemachine.LastMirrorEpoch
-	wished         bool
-	want           statemachine.Desired
-	begins         bool
-	consents       []Consent
+	rec      statemachine.PartitionState
+	lme      *statemachine.LastMirrorEpoch
+	loaded   bool
+	halted   bool
+	wished   bool
+	begins   bool
+	want     statemachine.Desired
+	running  bool       // the recorded state's procedure is under way
+	due      bool       // a FAILED partition is to be tried now …
+	fresh    bool       // … as if it had not failed before
+	held     bool       // a Fetched that came while the log was busy waits in reply
+	busyKind EffectKind // of busy
+	consents []Consent
 
 	sequence    uint64
 	await       Token // the answer that the procedure waits for
 	then        answer
-	busy        Token // the call on the log that is under way
-	busyKind    EffectKind
+	busy        Token      // the call on the log that is under way
 	busyEpoch   int32      // of a RaiseEpoch
 	appendEpoch int32      // of the last Append
 	fences      int        // Appends in a row that were fenced by a leader epoch that had risen
 	cut         Truncation // of a Truncate or Reset that is under way: what it drops, told when it is done
-	held        bool       // a Fetched that came while the log was busy waits in heldReply
-	reply       Event
+	reply       Fetch
 
-	writing    Token // of the Persist that is under way, or of the wait before it is tried again
-	writeRec   statemachine.PartitionState
-	writeLME   *statemachine.LastMirrorEpoch
-	written    func(*Core)
-	writeTries int
-	queue      []Event
+	writing Token  // of the Persist that is under way, or of the wait before it is tried again
+	write   *write // what that writes
+	queue   []Event
 
-	running bool // the recorded state's procedure is under way
 	step    string
 	waiting string // why it stands still, for a person
-	due     bool   // a FAILED partition is to be tried now …
-	fresh   bool   // … as if it had not failed before
 	answers string // the failure that a person ended last: what was consented to is an answer to it, and not to one that nobody has read
 
 	log LogView
@@ -91,6 +89,21 @@ type Core struct {
 	preparing
 	mirroring
 	stopping
+}
+
+// Room is what a step works in: the event that is handled and the effects that it has so far. Nothing of it is needed between two steps, so thousands of partitions that have nothing to do share a few,
+// and each keeps only what it has to know.
+type Room struct {
+	cur Event
+	out []Effect
+}
+
+// write is a state write that is not answered yet.
+type write struct {
+	rec   statemachine.PartitionState
+	lme   *statemachine.LastMirrorEpoch
+	then  func(*Core)
+	tries int
 }
 
 // answer goes on with the answer to an effect.
@@ -119,7 +132,7 @@ func New(cfg Config) *Core {
 	}
 	return &Core{
 		cfg:     cfg,
-		rng:     rand.New(rand.NewPCG(cfg.Seed, 0x6d6972726f72)),
+		rng:     *rand.NewPCG(cfg.Seed, 0x6d6972726f72),
 		rec:     statemachine.NewPartitionState(),
 		derived: newDerived(),
 		source:  newSource(cfg.SourceCluster),
@@ -131,24 +144,26 @@ func New(cfg Config) *Core {
 
 // Step takes one event at a time now and returns what is to be done. The slice is reused by the next Step. While a Persist is unanswered, events queue inside.
 func (c *Core) Step(now time.Time, ev Event) []Effect {
-	clear(c.out)
-	c.out = c.StepInto(c.out, now, ev)
-	return c.out
+	if c.own == nil {
+		c.own = new(Room)
+	}
+	clear(c.own.out)
+	return c.StepIn(c.own, now, ev)
 }
 
-// StepInto is Step with the caller's slice: what is to be done stands in it from its beginning, or in a longer one, and the core keeps neither. So thousands of partitions that have nothing to do share
-// a few slices.
-func (c *Core) StepInto(out []Effect, now time.Time, ev Event) []Effect {
+// StepIn is Step in a room of the caller's, who has it alone until the next step in it: what is returned stands there.
+func (c *Core) StepIn(room *Room, now time.Time, ev Event) []Effect {
+	room.out = room.out[:0]
 	if c.halted {
-		return out[:0]
+		return nil
 	}
-	c.now, c.out = now, out[:0]
+	c.now, c.room = now, room
 	switch {
 	case c.writing == (Token{}):
 		c.take(ev)
 	case ev.Token == c.writing && (ev.Kind == Persisted || ev.Kind == RetryDue):
-		c.cur = ev
-		c.persisted(&c.cur)
+		c.room.cur = ev
+		c.persisted(&c.room.cur)
 	default:
 		c.enqueue(ev)
 	}
@@ -157,9 +172,12 @@ func (c *Core) StepInto(out []Effect, now time.Time, ev Event) []Effect {
 		c.queue = slices.Delete(c.queue, 0, 1)
 		c.take(next)
 	}
-	c.cur = Event{} // an idle partition keeps no reply alive
-	out, c.out = c.out, nil
-	return out
+	if len(c.queue) == 0 {
+		c.queue = nil
+	}
+	c.room.cur = Event{} // a room that nobody works in keeps no reply alive
+	c.room = nil
+	return room.out
 }
 
 // enqueue keeps an event until the state write is answered. Of events that only say how things are, the newest one is enough.
@@ -180,8 +198,8 @@ func (c *Core) enqueue(ev Event) {
 
 // take handles one event.
 func (c *Core) take(ev Event) {
-	c.cur = ev
-	e := &c.cur
+	c.room.cur = ev
+	e := &c.room.cur
 	switch e.Kind {
 	case Loaded:
 		c.load(e)
@@ -215,7 +233,7 @@ func (c *Core) take(ev Event) {
 			return
 		}
 		if c.busy != (Token{}) {
-			c.await, c.held, c.reply = Token{}, true, *e
+			c.await, c.held, c.reply = Token{}, true, e.Fetch
 			return
 		}
 		c.answered(e)
@@ -265,8 +283,8 @@ func (c *Core) done(e *Event) {
 		c.reenter()
 	case c.held:
 		c.held = false
-		c.cur, c.reply = c.reply, Event{}
-		c.fetched(&c.cur)
+		c.room.cur, c.reply = Event{Kind: Fetched, Fetch: c.reply}, Fetch{}
+		c.fetched(&c.room.cur)
 		c.besideDone(kind, failed)
 	default:
 		c.evaluate()
@@ -467,7 +485,7 @@ func (c *Core) enter() {
 // abandon forgets what is under way. Its answers will be dropped by their tokens; a call on the log is still waited for.
 func (c *Core) abandon() {
 	c.await, c.then = Token{}, nil
-	c.held, c.reply = false, Event{}
+	c.held, c.reply = false, Fetch{}
 	c.running, c.step, c.waiting = false, "", ""
 	c.search, c.confirming = nil, false
 	c.verdict, c.emptyWait, c.movedOn = verdict{}, 0, false
@@ -486,7 +504,7 @@ func (c *Core) token() Token {
 // emit hands out an effect that is not answered, or whose answer is looked for elsewhere.
 func (c *Core) emit(e Effect) Token {
 	e.Token = c.token()
-	c.out = append(c.out, e)
+	c.room.out = append(c.room.out, e)
 	return e.Token
 }
 
@@ -518,8 +536,11 @@ func (c *Core) wait(d time.Duration, then answer) {
 // backoff is the wait before try n: FetchBackoff·2^(n−1), ±20 %, at most 30 s.
 func (c *Core) backoff(n int) time.Duration {
 	p := statemachine.RetryPolicy{Initial: c.cfg.FetchBackoff, Max: max(c.cfg.FetchBackoff, maxFetchBackoff)}
-	return min(p.Delay(int16(min(n, 1000)), c.rng.Float64()), p.Max)
+	return min(p.Delay(int16(min(n, 1000)), c.jitter()), p.Max)
 }
+
+// jitter is what a wait varies by, from 0 to below 1.
+func (c *Core) jitter() float64 { return rand.New(&c.rng).Float64() }
 
 // persist writes a record, and goes on when it is written.
 func (c *Core) persist(next statemachine.PartitionState, lme *statemachine.LastMirrorEpoch, then func(*Core)) {
@@ -532,12 +553,12 @@ func (c *Core) persist(next statemachine.PartitionState, lme *statemachine.LastM
 	if c.topicID != (statemachine.TopicID{}) {
 		next.SourceTopicID = c.topicID
 	}
-	c.writeRec, c.writeLME, c.written, c.writeTries = next, lme, then, 0
-	c.write()
+	c.write = &write{rec: next, lme: lme, then: then}
+	c.writeOut()
 }
 
-func (c *Core) write() {
-	c.writing = c.emit(Effect{Kind: Persist, Record: c.writeRec, LME: copyLME(c.writeLME), ExpectedStateEpoch: c.rec.StateEpoch})
+func (c *Core) writeOut() {
+	c.writing = c.emit(Effect{Kind: Persist, Record: c.write.rec, LME: copyLME(c.write.lme), ExpectedStateEpoch: c.rec.StateEpoch})
 }
 
 // move persists the move to another state and begins it.
@@ -595,7 +616,7 @@ func (c *Core) fail(message string, nonRetryable bool) {
 // persisted takes the answer to the state write.
 func (c *Core) persisted(e *Event) {
 	if e.Kind == RetryDue {
-		c.write()
+		c.writeOut()
 		return
 	}
 	if e.Err != nil {
@@ -603,15 +624,15 @@ func (c *Core) persisted(e *Event) {
 			c.halt()
 			return
 		}
-		c.writeTries++
-		c.writing = c.emit(Effect{Kind: ScheduleRetry, Bound: c.backoff(c.writeTries)})
+		c.write.tries++
+		c.writing = c.emit(Effect{Kind: ScheduleRetry, Bound: c.backoff(c.write.tries)})
 		return
 	}
-	before := c.rec
-	c.rec = c.writeRec
+	before, wrote := c.rec, c.write
+	c.rec = wrote.rec
 	c.rec.StateEpoch = e.StateEpoch
-	if c.writeLME != nil {
-		c.lme = c.writeLME
+	if wrote.lme != nil {
+		c.lme = wrote.lme
 		if c.ended() {
 			c.note(Note{Kind: LMERecorded, Epoch: c.lme.Epoch, Offset: c.lme.Offset})
 		}
@@ -619,16 +640,15 @@ func (c *Core) persisted(e *Event) {
 	if before.State != c.rec.State {
 		c.step = ""
 	}
-	then := c.written
-	c.writing, c.writeLME, c.written = Token{}, nil, nil
+	c.writing, c.write = Token{}, nil
 	if before.State != c.rec.State || c.rec.State == statemachine.Failed {
 		c.note(Note{
 			Kind: StateChanged, From: before.State, To: c.rec.State, Message: c.rec.ErrorMessage,
 			NonRetryable: c.rec.RetryAttempt == statemachine.NonRetryable,
 		})
 	}
-	if then != nil {
-		then(c)
+	if wrote.then != nil {
+		wrote.then(c)
 		return
 	}
 	if before.State == statemachine.Preparing && c.rec.State == statemachine.Mirroring {
@@ -654,7 +674,7 @@ func (c *Core) armRetry() {
 	if !c.cfg.Retry.Retryable(c.rec.RetryAttempt) {
 		return
 	}
-	after := c.cfg.Retry.Delay(c.rec.RetryAttempt, c.rng.Float64())
+	after := c.cfg.Retry.Delay(c.rec.RetryAttempt, c.jitter())
 	c.note(Note{Kind: Retrying, Attempt: c.rec.RetryAttempt, After: after, Message: c.rec.ErrorMessage})
 	c.wait(after, func(c *Core, _ *Event) {
 		c.due = true

@@ -667,7 +667,7 @@ func (c *Core) reopenNow() {
 // reopenLater tries again: the partition is STOPPED all the same.
 func (c *Core) reopenLater(why string) {
 	c.opens++
-	after := c.cfg.Retry.Delay(int16(min(c.opens, 1000)), c.rng.Float64())
+	after := c.cfg.Retry.Delay(int16(min(c.opens, 1000)), c.jitter())
 	c.waiting = c.rec.State.String() + ", but not open for clients: " + why
 	c.note(Note{Kind: Retrying, Attempt: int16(min(c.opens, 1000)), After: after, Message: c.waiting})
 	c.wait(after, func(c *Core, _ *Event) { c.reopen() })

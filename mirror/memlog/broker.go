@@ -210,7 +210,7 @@ func (c *Cluster) Watch(partitions []mirror.TopicPartition) (changed <-chan stru
 	for _, tp := range partitions {
 		if l, err := c.log(tp); err == nil {
 			l.mu.Lock()
-			l.watchers[wake] = struct{}{}
+			l.watch(wake)
 			l.mu.Unlock()
 			logs = append(logs, l)
 		}

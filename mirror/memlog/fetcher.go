@@ -121,7 +121,7 @@ func (w *wanted) watch(f *fetcher, l *partitionLog) {
 	w.log = l
 	if l != nil {
 		l.mu.Lock()
-		l.watchers[f.wake] = struct{}{}
+		l.watch(f.wake)
 		l.mu.Unlock()
 	}
 }

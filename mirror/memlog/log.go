@@ -32,7 +32,7 @@ type partitionLog struct {
 	producers     *producerstate.Manager
 	followers     []follower
 	remote        remote
-	watchers      map[chan struct{}]struct{} // capacity 1 each; told of every change
+	watchers      map[chan struct{}]struct{} // capacity 1 each; told of every change; nil while nobody has watched
 }
 
 // stored is one batch: bytes [at, to) of what Append got. The bytes are never changed and never copied.
@@ -48,7 +48,7 @@ func (s *stored) bytes() []byte { return s.chunk[s.at:s.to:s.to] }
 func newLog(c *Cluster, tp mirror.TopicPartition, t *topic, leader int32) *partitionLog {
 	l := &partitionLog{
 		c: c, tp: tp, topic: t.id, leader: leader, epochs: logtrunc.NewCache(), producers: producerstate.New(),
-		followers: make([]follower, c.cfg.Replicas-1), watchers: map[chan struct{}]struct{}{},
+		followers: make([]follower, c.cfg.Replicas-1),
 	}
 	if t.local {
 		l.owner = mirror.OwnerOpen
@@ -71,6 +71,14 @@ func (l *partitionLog) call(ctx context.Context, operation string, f func() erro
 // errorf names the partition.
 func (l *partitionLog) errorf(format string, args ...any) error {
 	return fmt.Errorf("memlog: %s-%d: "+format, append([]any{l.tp.Topic, l.tp.Partition}, args...)...)
+}
+
+// watch has notify wake somebody. Under mu.
+func (l *partitionLog) watch(wake chan struct{}) {
+	if l.watchers == nil {
+		l.watchers = map[chan struct{}]struct{}{}
+	}
+	l.watchers[wake] = struct{}{}
 }
 
 // notify wakes whoever waits for a change. Under mu.
@@ -393,7 +401,7 @@ func (l *partitionLog) await(ctx context.Context, operation string, ok func() bo
 			}
 			if wake == nil {
 				wake = make(chan struct{}, 1)
-				l.watchers[wake] = struct{}{}
+				l.watch(wake)
 				defer delete(l.watchers, wake)
 			}
 			l.mu.Unlock()
