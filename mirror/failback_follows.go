@@ -226,17 +226,27 @@ func (p *followedBack) copy() metadatasync.Copy {
 
 // placesBack are where one group goes on, as decide decides it.
 func (l *groupLook) placesBack(v groupView, memory groupMemory) (places []PlanGroupPlace) {
-	told := maps.Clone(l.left) // decide says there of single partitions what is said of each place here
+	told := l.left
+	l.left = found{} // what decide says there of single partitions is said of each place here
 	w, _ := l.decide(v, memory)
-	clear(l.left)
-	maps.Copy(l.left, told)
-	for tp, p := range l.partitions {
-		at, source := v.source.Offsets[tp]
-		had, here := v.copies.Offsets[tp]
-		pending := slices.Contains(v.source.Pending, tp) || slices.Contains(v.copies.Pending, tp)
-		if !source && !here && !pending {
+	l.left = told
+	concerned := map[TopicPartition]bool{}
+	for _, offsets := range []map[TopicPartition]GroupOffset{v.source.Offsets, v.copies.Offsets} {
+		for tp := range offsets {
+			concerned[tp] = true
+		}
+	}
+	waits := map[TopicPartition]bool{}
+	for _, tp := range slices.Concat(v.source.Pending, v.copies.Pending) {
+		concerned[tp], waits[tp] = true, true
+	}
+	for tp := range concerned {
+		p, follows := l.partitions[tp]
+		if !follows {
 			continue
 		}
+		at, source := v.source.Offsets[tp]
+		had, here := v.copies.Offsets[tp]
 		x := PlanGroupPlace{Group: v.group.Name, Kind: v.group.Kind.String(), Topic: tp.Topic, Partition: tp.Partition, Seen: storedTime(l.now)}
 		if source {
 			x.Source = KnownNumber(at.Offset)
@@ -252,7 +262,7 @@ func (l *groupLook) placesBack(v groupView, memory groupMemory) (places []PlanGr
 			x.Place = KnownNumber(max(cut, p.copy.Start))
 		}
 		switch {
-		case pending:
+		case waits[tp]:
 			x.Reason = skippedWords(skippedPending)
 		case !source && v.source.hides(tp), !here && v.copies.hides(tp):
 			x.Reason = skippedWords(skippedUnreadable)

@@ -116,8 +116,28 @@ func TestAFailbacksPlanSaysWhereGroupsGoOn(tt *testing.T) {
 	})
 }
 
-// TestAFailbackDoesWhatItsPlanSays: groups end where the plan has them, and nowhere further; topics have the settings, and the cluster the rules, that the plan names, and no others.
-func TestAFailbackDoesWhatItsPlanSays(tt *testing.T) {
+// TestAFailbacksPlanTellsKindsOfGroupsApart: a group of the other kind under the same name is not the mirror's to move.
+func TestAFailbacksPlanTellsKindsOfGroupsApart(tt *testing.T) {
+	bubble(tt, func(tt *testing.T) {
+		a, b, home := wentHome(tt)
+		for group, offset := range map[string]int64{"workers": 120, "other": 130} {
+			if err := b.SetShareOffset(group, t(0), offset); err != nil {
+				tt.Fatal(err)
+			}
+		}
+		a.commit("other", t(0), 103)
+		plan := sees(tt, home, "t")
+		expectWords(tt, plan.String(), "GROUPS: 1 ACTIVE AT THE DESTINATION, 1 goes on further;", "share group workers t-0 goes on at 120 (as at the source; no offset here)\n",
+			"share group other t-0 STAYS without an offset, and belongs at 130 (it is a group at the destination; as at the source)\n",
+			"share group other: it is a group at the destination, and a cluster has no two groups of one name; delete that one there, if nobody needs it\n")
+		goesHome(tt, home, plan)
+		a.at("workers", t(0), 120)
+		a.at("other", t(0), 103)
+	})
+}
+
+// TestF84AFailbackDoesWhatItsPlanSays: groups end where the plan has them, and nowhere further; topics have the settings, and the cluster the rules, that the plan names, and no others.
+func TestF84AFailbackDoesWhatItsPlanSays(tt *testing.T) {
 	for seed := range uint64(30) {
 		tt.Run(fmt.Sprint("seed ", seed), func(tt *testing.T) {
 			bubble(tt, func(tt *testing.T) { doesAsPlanned(tt, rand.New(rand.NewPCG(seed, 1))) })

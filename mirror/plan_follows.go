@@ -299,6 +299,9 @@ func (x *PlanGroupPlace) stopFirst() string {
 	if x.Reason == skippedWords(skippedMoved) {
 		return fmt.Sprintf("%s: somebody has moved it at the destination; delete its offsets there, and it follows at the next look", who)
 	}
+	if x.Reason != skippedWords(skippedActive) {
+		return fmt.Sprintf("%s: %s, and a cluster has no two groups of one name; delete that one there, if nobody needs it", who, x.Reason)
+	}
 	shows := ""
 	if x.Kind == OffsetGroup.String() && typed(x.Group) {
 		shows = fmt.Sprintf(" (%s--describe --members --group %s shows them)", groupsCommand, shellWord(x.Group))
