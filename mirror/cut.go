@@ -318,8 +318,8 @@ func (c *ConsistentCut) of(tp TopicPartition) *CutCopy {
 func (x *FailoverPartition) cut(status *PartitionStatus, c *CutCopy, open []PlannedTransaction, exposed bool) {
 	x.Reasons = append(x.Reasons, c.words(exposed))
 	opens := c.Offset
-	if status.NothingLeft {
-		opens = max(opens, status.SourceEnd)
+	if c.Offset == c.End { // what lies behind a cut is given up, and its offsets are used again
+		opens = max(opens, status.UsedTo)
 	}
 	x.OpensAt, x.Aborts = KnownNumber(opens+int64(len(open))+1), open
 	n, known := x.Loss.Offsets.Value()

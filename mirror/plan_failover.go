@@ -242,7 +242,7 @@ func planFailoverPartition(s *Snapshot, p *PartitionStatus, fresh time.Duration)
 		holder := slices.MinFunc(p.InFlight, func(a, b Transaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 		say("read_committed readers stand at %d, held by producer %d; the stop ends that", p.LastStable, holder.ProducerID)
 	}
-	opens := p.End
+	opens := max(p.End, p.UsedTo)
 	if p.NothingLeft {
 		opens = max(opens, p.SourceEnd)
 	}

@@ -588,7 +588,7 @@ func (r *runner) status(now time.Time) PartitionStatus {
 		LastStable: lastStable, LastEpoch: Unknown, HighestProducerID: c.HighestProducerID,
 		SourceClusterID: c.Source.ClusterID, SourceTopicID: c.Source.TopicID, SourceLeader: c.Source.LeaderID, SourceLeaderEpoch: c.Source.LeaderEpoch,
 		SourceStart: c.Source.LogStart, SourceEnd: c.Source.HighWatermark, SourceSeen: c.SourceSeen, NoEpochChecks: c.NoEpochs, Unproved: !c.Proved,
-		LagOffsets: Unknown, LagTime: Unknown, NothingLeft: c.NothingLeft, LostFrom: c.LostFrom, LostTo: c.LostTo, DroppedFrom: dropped.from, DroppedTo: dropped.to, LME: c.LME, ResetAt: c.ResetAt,
+		LagOffsets: Unknown, LagTime: Unknown, NothingLeft: c.NothingLeft, UsedTo: c.UsedTo, LostFrom: c.LostFrom, LostTo: c.LostTo, DroppedFrom: dropped.from, DroppedTo: dropped.to, LME: c.LME, ResetAt: c.ResetAt,
 		StopSteps: steps, StopEnded: stopEnded, OffsetBytes: sizes.mean(),
 	}
 	if c.Record.State == statemachine.Failed && c.Record.RetryAttempt != statemachine.NonRetryable {

@@ -52,6 +52,7 @@ type PartitionStatus struct {
 	LagTime      time.Duration // now − the last moment at which the copy held everything then known at the source; Unknown when there is none
 	LagUnknown   time.Time     // since when the lag cannot be measured; zero: it can
 	NothingLeft  bool          // the source end lies above End, and an empty fetch proved that there is nothing to read in between (F-05)
+	UsedTo       int64         // up to where offsets are known to be used, whatever becomes of this process: End, or more where NothingLeft was proved and recorded. A copy's own first batch goes there
 	LostFrom     int64         // the last range that was lost at the source before it was copied: [LostFrom, LostTo); both 0: none
 	LostTo       int64
 	DroppedFrom  int64 // the last range that was cut from the copy in this process: [DroppedFrom, DroppedTo); both 0: none

@@ -117,6 +117,11 @@ func (s *PartitionState) setTag(tag uint32, value []byte) error {
 			return errTagLength
 		}
 		s.AwaitsCut = value[0] != 0
+	case tagStateHole:
+		if len(value) != 16 {
+			return errTagLength
+		}
+		s.HoleFrom, s.HoleTo = int64(binary.BigEndian.Uint64(value)), int64(binary.BigEndian.Uint64(value[8:]))
 	}
 	return nil
 }

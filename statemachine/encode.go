@@ -16,6 +16,7 @@ const (
 	tagStateWasOpen       = 4
 	tagStateMirrored      = 5
 	tagStateAwaitsCut     = 6
+	tagStateHole          = 7
 
 	tagLMEOffset        = 0 // of LastMirrorEpochs
 	tagLMESourceCluster = 1
@@ -70,6 +71,9 @@ func AppendPartitionState(dst []byte, s PartitionState) []byte {
 	}
 	if s.AwaitsCut {
 		t.add(tagStateAwaitsCut, []byte{1})
+	}
+	if s.HoleFrom != 0 || s.HoleTo != 0 {
+		t.add(tagStateHole, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(s.HoleFrom)), uint64(s.HoleTo)))
 	}
 	return t.append(dst)
 }

@@ -93,7 +93,7 @@ func FuzzDecodePartitionState(f *testing.F) {
 	f.Add(unhex(f, "00000200000004000000020000001000"))
 	f.Add(unhex(f, "0000 02 00000004 00000002 00 0000 10 03 00 04 00000003 06 02 abcd 8001 00"))
 	f.Add(unhex(f, "0000 07 00000004 00000002 ffffffff0f 61"))
-	full := PartitionState{Mirroring, 4, 2, "why\xff", 3, Failed, 3, "cluster", goldenTopicID(), true, true, true, true}
+	full := PartitionState{Mirroring, 4, 2, "why\xff", 3, Failed, 3, "cluster", goldenTopicID(), true, true, true, true, 6, 1 << 40}
 	f.Add(AppendPartitionState(nil, full))
 	full.ErrorMessage = strings.Repeat("\xff", 70000)
 	f.Add(AppendPartitionState(nil, full))
@@ -116,7 +116,7 @@ func FuzzDecodePartitionState(f *testing.F) {
 			t.Fatalf("%+v comes back as %+v, %v", s, back, err)
 		}
 		bare := s
-		bare.Episode, bare.SourceClusterID, bare.SourceTopicID, bare.FoundOpen, bare.WasOpen, bare.Mirrored, bare.AwaitsCut = 0, "", TopicID{}, false, false, false, false
+		bare.Episode, bare.SourceClusterID, bare.SourceTopicID, bare.FoundOpen, bare.WasOpen, bare.Mirrored, bare.AwaitsCut, bare.HoleFrom, bare.HoleTo = 0, "", TopicID{}, false, false, false, false, 0, 0
 		newer := withUnknownTag(again, len(AppendPartitionState(nil, bare))-1, b[:min(len(b), 200)])
 		if back, err := DecodePartitionState(newer); back != s || err != nil {
 			t.Fatalf("%+v with a newer version's tag comes back as %+v, %v", s, back, err)
@@ -157,6 +157,9 @@ func kbinState(b []byte) (s PartitionState, fine bool) {
 			fine = fine && v.Ok() && len(v.Src) == 0
 		case tagStateAwaitsCut:
 			s.AwaitsCut = v.Int8() != 0
+			fine = fine && v.Ok() && len(v.Src) == 0
+		case tagStateHole:
+			s.HoleFrom, s.HoleTo = v.Int64(), v.Int64()
 			fine = fine && v.Ok() && len(v.Src) == 0
 		}
 	}

@@ -48,6 +48,10 @@ type PartitionState struct {
 	// AwaitsCut: a cut while MIRRORING was begun, and it is not known yet that every replica has followed it: nothing is copied before that, in this process or another (decision 22). It ends with the
 	// wait, and with the move to PREPARING, which waits itself. Tagged field 6, ours, one byte 1; false is not written.
 	AwaitsCut bool
+	// HoleFrom and HoleTo are a hole at the end of the source's log, where compaction has taken what was there (F-05): the source uses offsets up to HoleTo, and has nothing from HoleFrom on, where the copy
+	// ended. They say something only of a log that ends at HoleFrom: its own first batch goes to HoleTo then (decision 18), also in a process that has not seen the source. They end with the
+	// episode, and with the source's topic. Tagged field 7, ours, two int64; both 0 is not written.
+	HoleFrom, HoleTo int64
 }
 
 // NewPartitionState is a member without a record: UNKNOWN, leader epoch −1, previous UNKNOWN.

@@ -50,6 +50,8 @@ func TestSpec8GoldenPartitionState(t *testing.T) {
 	tagged.Episode = 3
 	open := tagged
 	open.FoundOpen = true
+	hole := plain
+	hole.HoleFrom, hole.HoleTo = 6, 10
 	failed := PartitionState{State: Failed, LeaderEpoch: -1, StateEpoch: 7, ErrorMessage: "gone", RetryAttempt: -1, PreviousState: Mirroring}
 	for _, tt := range []struct {
 		record PartitionState
@@ -58,6 +60,7 @@ func TestSpec8GoldenPartitionState(t *testing.T) {
 		{plain, "00000200000004000000020000001000"}, // spec §8
 		{tagged, "000002000000040000000200000010 01 00 04 00000003"},
 		{open, "000002000000040000000200000010 02 00 04 00000003 03 01 01"},
+		{hole, "000002000000040000000200000010 01 07 10 0000000000000006 000000000000000a"},
 		{failed, "0000 07 ffffffff 00000007 05 676f6e65 ffff 02 00"},
 	} {
 		want := unhex(t, tt.golden)
@@ -161,6 +164,8 @@ func TestPartitionStateRoundTrips(t *testing.T) {
 			WasOpen:       rapid.Bool().Draw(t, "was open"),
 			Mirrored:      rapid.Bool().Draw(t, "mirrored"),
 			AwaitsCut:     rapid.Bool().Draw(t, "awaits cut"),
+			HoleFrom:      rapid.Int64().Draw(t, "hole from"),
+			HoleTo:        rapid.Int64().Draw(t, "hole to"),
 		}
 		if got, err := DecodePartitionState(AppendPartitionState(nil, s)); got != s || err != nil {
 			t.Fatalf("%+v reads as %+v, %v", s, got, err)
@@ -189,7 +194,7 @@ func TestEmptyMessageReadsAsNone(t *testing.T) {
 }
 
 func TestDecision2UnknownTagsAreSkipped(t *testing.T) {
-	got, err := DecodePartitionState(unhex(t, "0000 02 00000004 00000002 00 0000 10 03 00 04 00000003 07 02 abcd 8001 00"))
+	got, err := DecodePartitionState(unhex(t, "0000 02 00000004 00000002 00 0000 10 03 00 04 00000003 09 02 abcd 8001 00"))
 	if want := (PartitionState{State: Mirroring, LeaderEpoch: 4, StateEpoch: 2, PreviousState: Unknown, Episode: 3}); got != want || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
@@ -257,7 +262,7 @@ func TestHostileRecordsAreTypedErrors(t *testing.T) {
 		{"state: no tags", state, "0000 02 00000004 00000002 00 0000 10", 15},
 		{"state: four thousand million tags", state, "0000 02 00000004 00000002 00 0000 10 ffffffff0f", 20},
 		{"state: tag longer than the record", state, "0000 02 00000004 00000002 00 0000 10 01 05 ffffffff0f", 22},
-		{"state: tags fall", state, "0000 02 00000004 00000002 00 0000 10 02 07 00 04 00", 20},
+		{"state: tags fall", state, "0000 02 00000004 00000002 00 0000 10 02 09 00 04 00", 20},
 		{"state: tag twice", state, "0000 02 00000004 00000002 00 0000 10 02 00 04 00000001 00 04 00000002", 24},
 		{"state: episode of 3 bytes", state, "0000 02 00000004 00000002 00 0000 10 01 00 03 000001", 18},
 		{"state: found open of 2 bytes", state, "0000 02 00000004 00000002 00 0000 10 01 03 02 0001", 18},

@@ -80,7 +80,7 @@ func Fail(r PartitionState, message string, nonRetryable bool) PartitionState {
 //
 // Episode grows by one when PREPARING is entered from UNKNOWN or STOPPED (decision 2), or from a FAILED that stands for one of these or for STOPPING: an LME that was
 // recorded there belongs to an episode that is over. FoundOpen ends with the move to a state in which the log is copied to, and stays through PREPARING, STOPPING, STOPPED
-// and FAILED. Mirrored begins with that move, and ends with the episode. AwaitsCut ends with PREPARING. Moving to FAILED is Fail with the message the record has. Staying changes nothing. Errors: *IllegalMoveError.
+// and FAILED. Mirrored begins with that move, and ends with the episode. AwaitsCut ends with PREPARING, and a hole with the episode. Moving to FAILED is Fail with the message the record has. Staying changes nothing. Errors: *IllegalMoveError.
 func Move(r PartitionState, to State) (PartitionState, error) {
 	from := r.State
 	switch {
@@ -96,7 +96,7 @@ func Move(r PartitionState, to State) (PartitionState, error) {
 		before = r.PreviousState
 	}
 	if to == Preparing && (before == Unknown || before == Stopped || before == Stopping) {
-		r.Mirrored = false
+		r.Mirrored, r.HoleFrom, r.HoleTo = false, 0, 0
 		if r.Episode < math.MaxInt32 {
 			r.Episode++
 		}

@@ -553,6 +553,13 @@ func (c *Core) persist(next statemachine.PartitionState, lme *statemachine.LastM
 	if c.topicID != (statemachine.TopicID{}) {
 		next.SourceTopicID = c.topicID
 	}
+	if c.rec.SourceClusterID != "" && next.SourceClusterID != c.rec.SourceClusterID || c.rec.SourceTopicID != (statemachine.TopicID{}) && next.SourceTopicID != c.rec.SourceTopicID {
+		c.holeFilled = true
+	}
+	if c.holeFilled && next.HoleFrom == c.rec.HoleFrom && next.HoleTo == c.rec.HoleTo {
+		next.HoleFrom, next.HoleTo = 0, 0
+	}
+	c.holeFilled = false
 	c.write = &write{rec: next, lme: lme, then: then}
 	c.writeOut()
 }

@@ -605,6 +605,9 @@ func TestF10ABatchThatIsCutProvesNothing(t *testing.T) {
 				w.src.end2 = 30
 				w.answer(0, noFault)
 			}
+			if w.pending[0].Kind == Persist && w.pending[0].Record.HoleTo == 30 {
+				w.answer(0, noFault)
+			}
 			last := w.pending[len(w.pending)-1]
 			for _, p := range w.pending {
 				if p.Kind == Continue {

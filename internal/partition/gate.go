@@ -279,6 +279,7 @@ func (c *Core) filledHole(base int64) {
 	if base < c.shownEnd {
 		c.shownEnd = 0
 	}
+	c.holeFilled = c.holeFilled || base < c.rec.HoleTo && base >= c.rec.HoleFrom
 }
 
 // processed goes on after a reply. The first one clears what failed before.

@@ -28,6 +28,7 @@ type mirroring struct {
 	nothingLeft bool
 	holeEnd     int64 // the source's end in an empty reply of which it is not known yet what it proves; 0: there is none
 	shownEnd    int64 // the highest end of the source in an empty reply, above our position; 0: none since the log changed
+	holeFilled  bool  // the hole that is recorded is none, and the next write says so
 	localStart  int64 // where the source's leader's own disks began when it was asked last
 	provenEnd   int64 // F-05: the source's end up to which an empty reply has proved a hole
 	startAsked  int64 // where the log start was to be raised to last, beside a fetch

@@ -360,6 +360,9 @@ func describeEffect(e *Effect) string {
 		if e.Record.AwaitsCut {
 			s += " awaits-cut"
 		}
+		if e.Record.HoleTo != 0 {
+			s += fmt.Sprintf(" hole=[%d,%d)", e.Record.HoleFrom, e.Record.HoleTo)
+		}
 		if e.LME != nil && e.LME.Offset < 0 {
 			s += fmt.Sprintf(" from cluster %s", e.LME.SourceClusterID)
 		} else if e.LME != nil {

@@ -36,11 +36,32 @@ func (c *Core) proveHole(end int64) {
 			c.awaitRemote()
 			return
 		}
-		c.nothingLeft, c.provenEnd = true, end
-		c.note(Note{Kind: NothingLeft, Offset: end, Message: fmt.Sprintf("nothing left to read; the source ends at %d, the copy at %d", end, c.log.End)})
-		c.caughtUpNow()
-		c.goOn()
+		c.keepHole(end, func(c *Core) {
+			c.nothingLeft, c.provenEnd = true, end
+			c.note(Note{Kind: NothingLeft, Offset: end, Message: fmt.Sprintf("nothing left to read; the source ends at %d, the copy at %d", end, c.log.End)})
+			c.caughtUpNow()
+			c.goOn()
+		})
 	})
+}
+
+// keepHole records a hole behind the copy's end before anybody is told of it: a process that begins when the source is gone cannot see it, and would use the source's offsets again (decision 18).
+func (c *Core) keepHole(to int64, then func(*Core)) {
+	if c.keptHole() >= to {
+		then(c)
+		return
+	}
+	next := c.rec
+	next.HoleFrom, next.HoleTo = c.log.End, to
+	c.persist(next, nil, then)
+}
+
+// keptHole is the end of the hole that is recorded behind the copy's present end, 0: none is.
+func (c *Core) keptHole() int64 {
+	if c.rec.HoleFrom != c.log.End || c.holeFilled {
+		return 0
+	}
+	return c.rec.HoleTo
 }
 
 // awaitRemote asks again before long: the first try has set the source's reading going.

@@ -22,7 +22,8 @@ type Status struct {
 	CaughtUp          time.Time // last moment at which our end was ≥ the source end known then; zero: never
 	NothingLeft       bool      // F-05: an empty fetch proved that nothing is left to read up to the source's end as it is known now
 	NoEpochs          bool
-	Proved            bool // what the log holds is known to be the source's
+	Proved            bool  // what the log holds is known to be the source's
+	UsedTo            int64 // where our own first batch would go at least, whatever becomes of this process: the log's end, or that of a hole that is recorded behind it
 	LastStable        int64
 	InFlight          []producerstate.Transaction
 	Epochs            []logtrunc.Entry
@@ -40,7 +41,7 @@ func (c *Core) Log() LogView { return c.log }
 func (c *Core) Status() Status {
 	s := Status{
 		Record: c.rec, Want: c.want, Step: c.step, Waiting: c.waiting, LME: copyLME(c.lme), Log: c.log,
-		Source: c.src, SourceSeen: c.seen, Denied: c.denied, CaughtUp: c.caughtUp, NothingLeft: c.nothingLeft && c.provenEnd >= c.src.HighWatermark, NoEpochs: c.src.NoEpochs, Proved: c.proved(),
+		Source: c.src, SourceSeen: c.seen, Denied: c.denied, CaughtUp: c.caughtUp, NothingLeft: c.nothingLeft && c.provenEnd >= c.src.HighWatermark, UsedTo: max(c.log.End, c.keptHole()), NoEpochs: c.src.NoEpochs, Proved: c.proved(),
 		LastStable: c.LastStable(c.log.Replicated), InFlight: c.producers.InFlight(), Epochs: c.epochs.Entries(),
 		HighestProducerID: c.highestProducerID(), LostFrom: c.lostFrom, LostTo: c.lostTo,
 		Aborts: append([]Marker(nil), c.aborts...), ResetAt: c.resetMade,

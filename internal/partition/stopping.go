@@ -390,7 +390,11 @@ func (c *Core) stopRecord() {
 		}
 		return
 	}
-	c.persist(c.rec, c.lastMirrorEpoch(c.epochs.Latest(), c.log.End), func(c *Core) {
+	next := c.rec
+	if at := c.ownOffset(); at > c.log.End { // whoever carries this on has to come to the same
+		next.HoleFrom, next.HoleTo = c.log.End, at
+	}
+	c.persist(next, c.lastMirrorEpoch(c.epochs.Latest(), c.log.End), func(c *Core) {
 		c.unmarked = true
 		c.stopRaise()
 	})
@@ -479,7 +483,7 @@ func (c *Core) stopAbort() {
 // does not take back that their offsets were used. Offsets that are passed over harm nobody. The one exception is a consistent cut: the source's records from LMO on are given up because a person has asked for
 // it, readers are held behind it, and its offsets are used again, by these marks and then by clients, under a leader epoch that the source's records there do not have.
 func (c *Core) ownOffset() int64 {
-	at := max(c.log.End, c.shownEnd)
+	at := max(c.log.End, c.shownEnd, c.keptHole())
 	if c.nothingLeft {
 		at = max(at, c.provenEnd)
 	}

@@ -122,7 +122,7 @@ func (r *runner) stored(ended bool) {
 			}
 		}
 		record := func(m *model.World) {
-			m.Stored(r.of, model.Record{State: int8(s.State), StateEpoch: s.StateEpoch, Episode: s.Episode, Attempt: s.RetryAttempt, Previous: int8(s.PreviousState), Message: s.ErrorMessage, FoundOpen: s.FoundOpen, Topic: s.SourceTopicID.String()})
+			m.Stored(r.of, model.Record{State: int8(s.State), StateEpoch: s.StateEpoch, Episode: s.Episode, Attempt: s.RetryAttempt, Previous: int8(s.PreviousState), Message: s.ErrorMessage, FoundOpen: s.FoundOpen, Hole: map[int64]int64{s.HoleFrom: s.HoleTo}, Topic: s.SourceTopicID.String()})
 		}
 		if s.State == statemachine.Stopped {
 			r.w.tell(end)

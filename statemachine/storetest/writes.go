@@ -284,7 +284,7 @@ func everyFieldComesBack(s *suite) {
 	session := s.open("node-1")
 	r := sm.PartitionState{
 		State: sm.Failed, LeaderEpoch: 12, ErrorMessage: "Quelle weg: „orders-0“\n\x00 日本 🚢", RetryAttempt: sm.NonRetryable, PreviousState: sm.Mirroring, Episode: 1<<31 - 1,
-		SourceClusterID: "4L6g3nShT-eMCtK--X86sw", SourceTopicID: sm.TopicID{0: 1, 15: 255}, FoundOpen: true,
+		SourceClusterID: "4L6g3nShT-eMCtK--X86sw", SourceTopicID: sm.TopicID{0: 1, 15: 255}, FoundOpen: true, HoleFrom: 1 << 40, HoleTo: 1<<62 + 1,
 	}
 	lme := &sm.LastMirrorEpoch{Epoch: 1<<31 - 1, Offset: 1<<62 + 1, SourceClusterID: "4L6g3nShT-eMCtK--X86sw", Episode: 6, SourceTopicID: sm.TopicID{0: 255, 15: 1}, Cut: true}
 	names := []string{"a", "a.stopped-1", "b-1_2.c", "node"}

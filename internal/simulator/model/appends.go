@@ -63,7 +63,7 @@ func (w *World) marked(m *member, l *log, b Batch) {
 	if !w.must(m.record.State == stopping && end != nil && b.LeaderEpoch > end.LME, "early marker", "spec §5, decision 5", "%v: marker at %d under epoch %d in state %d; recorded is %+v", m.of, b.Base, b.LeaderEpoch, m.record.State, m.end) {
 		return
 	}
-	w.must(b.Base == max(l.end, m.hole) || b.Base == m.shown || len(l.batches) == 0, "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d (0: not known)", m.of, b.Base, l.end, m.hole)
+	w.must(b.Base == max(l.end, m.hole, m.record.Hole[l.end]) || b.Base == m.shown || len(l.batches) == 0, "used offset", "decision 18", "%v: own batch at %d; the log ends at %d, the source is known to end at %d", m.of, b.Base, l.end, max(m.hole, m.record.Hole[l.end]))
 	reset := slices.ContainsFunc(l.batches[below(l.batches, end.LMO):], func(v *version) bool { return v.Kind == Reset })
 	w.must(!reset && (b.Kind != Reset || len(open) == 0), "reset", "spec §5, decision 6", "%v: marker of kind %d at %d; a reset is there: %v, open are %v", m.of, b.Kind, b.Base, reset, open)
 	is := func(t Batch) bool { return t.ProducerID == b.ProducerID && t.ProducerEpoch == b.ProducerEpoch }

@@ -49,13 +49,14 @@ type Wish uint8
 // The wishes.
 const WantMirroring, WantPaused, WantStopped Wish = 0, 1, 2
 
-// Record is a state record as it lies in the store, in the specification's numbers (decision 1). Attempt −1: only a person ends the failure. Topic: whom the log was copied from.
+// Record is a state record as it lies in the store, in the specification's numbers (decision 1). Attempt −1: only a person ends the failure. Topic: whom the log was copied from. Hole: where the source is known to end, by where the copy ended when that was found.
 type Record struct {
 	State, Previous     int8
 	StateEpoch, Episode int32
 	Attempt             int16
 	Message, Topic      string
 	FoundOpen           bool
+	Hole                map[int64]int64
 }
 
 // End is a last-mirror-epoch record as it lies in the store (decision 2). LMO −1: not recorded (yet).

@@ -523,8 +523,25 @@ var ruleStories = []struct {
 		t.Created(a, 0, 1, true)
 		t.mirrors()
 		t.Fetched(ab, 6, 8, -1)
+		t.goes(ab, mirroring, func(r *Record) { r.Hole = map[int64]int64{6: 8} })
 		t.stops()
 		t.copied(b, marker(pick(wrong, int64(6), 8), 2, Reset, -1))
+	}},
+	{"used offset", func(t *tale, wrong bool) { // a process that has not seen the source goes by what is recorded
+		t.mirrors()
+		t.Fetched(ab, 6, 8, -1)
+		t.goes(ab, mirroring, func(r *Record) { r.Hole = map[int64]int64{6: 8} })
+		t.stops()
+		t.Runs(ab, "two")
+		t.Appended(b, Mirror, "two", []Batch{marker(pick(wrong, int64(6), 8), 2, Reset, -1)}, true)
+	}},
+	{"used offset", func(t *tale, wrong bool) { // so it is recorded before the end is
+		t.mirrors()
+		t.Fetched(ab, 6, 8, -1)
+		if !wrong {
+			t.goes(ab, mirroring, func(r *Record) { r.Hole = map[int64]int64{6: 8} })
+		}
+		t.stops()
 	}},
 	{"used offset", func(t *tale, wrong bool) {
 		t.mirrors()
@@ -535,6 +552,9 @@ var ruleStories = []struct {
 		t.mirrors()
 		t.Fetched(ab, 6, 8, -1)
 		t.Fetched(ab, 6, 0, pick(wrong, int64(7), 8))
+		if !wrong {
+			t.goes(ab, mirroring, func(r *Record) { r.Hole = map[int64]int64{6: 8} })
+		}
 		t.stops()
 		t.copied(b, marker(8, 2, Reset, -1))
 	}},

@@ -4,8 +4,7 @@ import "slices"
 
 // StoredEnd: this last-mirror-epoch record is in the store: once per episode, while STOPPING, with the log's latest epoch and its replicated end.
 func (w *World) StoredEnd(of Of, e End) {
-	m, l := w.member(of), w.log(of.At)
-	old := m.end
+	m, l, old := w.member(of), w.log(of.At), w.member(of).end
 	if old != nil && *old == e {
 		return
 	}
@@ -16,6 +15,7 @@ func (w *World) StoredEnd(of Of, e End) {
 	w.must(value || m.ended() != nil && !fills, "end value", "spec §5, decision 5", "%v: recorded is %+v; latest epoch %d, end %d, replicated %d, source %v", of, e, l.latest(), l.end, l.replicated, m.source)
 	claims := !carried && !m.beyond && !l.taken && slices.ContainsFunc(l.batches, func(v *version) bool { return v.who == Clients && v.Last < e.LMO && w.unknown(m, v) })
 	w.must(!claims, "end value", "decision 7", "%v: recorded is %+v, and nothing was mirrored in this episode; below it clients wrote what the source does not have", of, e)
+	w.must(l.taken || m.hole <= max(l.end, m.record.Hole[l.end]), "used offset", "decision 18", "%v: recorded is %+v, and not that the source is known to end at %d", of, e, m.hole)
 	m.end, l.ended = &e, true
 }
 
@@ -76,7 +76,7 @@ func (w *World) opens(m *member, l *log) {
 	}
 	reset := len(l.batches) > 0 && l.batches[len(l.batches)-1].Kind == Reset // its own, or the source's where nothing came after it
 	w.must(reset && l.replicated == l.end, "early open", "invariant 4, spec §5", "%v is opened, the reset is its last batch: %v, replicated to %d of %d", m.of, reset, l.replicated, l.end)
-	w.must(m.hole <= l.end || len(l.batches) == 1, "used offset", "decision 18", "%v is opened at %d; the source is known to end at %d", m.of, l.end, m.hole)
+	w.must(max(m.hole, m.record.Hole[l.end]) <= l.end || len(l.batches) == 1, "used offset", "decision 18", "%v is opened at %d; the source is known to end at %d", m.of, l.end, max(m.hole, m.record.Hole[l.end]))
 	w.lastPlaces(m, l)
 	w.must(len(transactions(l.batches)) == 0, "open transaction", "invariant 5", "%v is opened with transactions %v", m.of, transactions(l.batches))
 	w.must(id <= w.settled[m.of.Cluster], "settled", "invariant 5, F-48", "%v is opened with producer %d; ids are settled to %d", m.of, id, w.settled[m.of.Cluster])
