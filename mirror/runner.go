@@ -25,9 +25,9 @@ type runner struct {
 	mu     sync.Mutex
 	busy   bool // a goroutine is handling events
 	closed bool
-	loaded bool // Loaded was sent
+	loaded bool  // Loaded was sent
+	writes int32 // state writes without an answer
 	queue  []partition.Event
-	writes int // state writes without an answer
 
 	coreMu sync.Mutex // held during Step and Status only, never during an effect
 	core   *partition.Core

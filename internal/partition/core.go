@@ -46,9 +46,8 @@ type Config struct {
 type Core struct {
 	cfg  Config
 	rng  rand.PCG // of the jitter
-	now  time.Time
-	own  *Room // of Step
-	room *Room // of the step that is under way, nil between two
+	own  *Room    // of Step
+	room *Room    // of the step that is under way, nil between two
 
 	rec      statemachine.PartitionState
 	lme      *statemachine.LastMirrorEpoch
@@ -72,7 +71,7 @@ type Core struct {
 	appendEpoch int32      // of the last Append
 	fences      int        // Appends in a row that were fenced by a leader epoch that had risen
 	cut         Truncation // of a Truncate or Reset that is under way: what it drops, told when it is done
-	reply       Fetch
+	reply       *Fetch     // held
 
 	writing Token  // of the Persist that is under way, or of the wait before it is tried again
 	write   *write // what that writes
@@ -94,6 +93,7 @@ type Core struct {
 // Room is what a step works in: the event that is handled and the effects that it has so far. Nothing of it is needed between two steps, so thousands of partitions that have nothing to do share a few,
 // and each keeps only what it has to know.
 type Room struct {
+	now time.Time
 	cur Event
 	out []Effect
 }
@@ -157,7 +157,7 @@ func (c *Core) StepIn(room *Room, now time.Time, ev Event) []Effect {
 	if c.halted {
 		return nil
 	}
-	c.now, c.room = now, room
+	c.room, room.now = room, now
 	switch {
 	case c.writing == (Token{}):
 		c.take(ev)
@@ -233,7 +233,8 @@ func (c *Core) take(ev Event) {
 			return
 		}
 		if c.busy != (Token{}) {
-			c.await, c.held, c.reply = Token{}, true, e.Fetch
+			held := e.Fetch
+			c.await, c.held, c.reply = Token{}, true, &held
 			return
 		}
 		c.answered(e)
@@ -283,7 +284,7 @@ func (c *Core) done(e *Event) {
 		c.reenter()
 	case c.held:
 		c.held = false
-		c.room.cur, c.reply = Event{Kind: Fetched, Fetch: c.reply}, Fetch{}
+		c.room.cur, c.reply = Event{Kind: Fetched, Fetch: *c.reply}, nil
 		c.fetched(&c.room.cur)
 		c.besideDone(kind, failed)
 	default:
@@ -485,7 +486,7 @@ func (c *Core) enter() {
 // abandon forgets what is under way. Its answers will be dropped by their tokens; a call on the log is still waited for.
 func (c *Core) abandon() {
 	c.await, c.then = Token{}, nil
-	c.held, c.reply = false, Fetch{}
+	c.held, c.reply = false, nil
 	c.running, c.step, c.waiting = false, "", ""
 	c.search, c.confirming = nil, false
 	c.verdict, c.emptyWait, c.movedOn = verdict{}, 0, false

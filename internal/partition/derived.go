@@ -28,7 +28,6 @@ type derived struct {
 
 	unsure *unsure // of a cut that failed and may have been done, until the log is seen again
 
-	rebuilding bool
 	syncThen   func(*Core)
 	replayErr  error
 	firstBase  int64 // of the batch looked for by findBatch, −1 not seen
@@ -36,6 +35,7 @@ type derived struct {
 	firstEnds  bool  // that batch is a COMMIT
 	foundEpoch int32 // the highest leader epoch of what was read for it, −1 none
 	mayHaveCut bool  // something was cut in this episode, by this process or by one before it
+	rebuilding bool
 }
 
 // ours is what was last known of the log while it was ours. A log whose leadership somebody else takes while it is mirrored is open, and what clients write there must not be

@@ -192,9 +192,9 @@ func (c *Core) appended(e *Event) {
 		return
 	}
 	c.refetches, c.empties, c.above = 0, 0, false
-	if c.now.Sub(c.expired) > producerExpiry/24 {
-		c.expired = c.now
-		c.producers.Expire(c.now.Add(-producerExpiry).UnixMilli())
+	if c.room.now.Sub(c.expired) > producerExpiry/24 {
+		c.expired = c.room.now
+		c.producers.Expire(c.room.now.Add(-producerExpiry).UnixMilli())
 	}
 	c.caughtUpNow()
 	c.processed()

@@ -97,7 +97,7 @@ func (c *Core) again(reason string) {
 
 // reenter enters anew at once.
 func (c *Core) reenter() {
-	c.await, c.then, c.held, c.reply = Token{}, nil, false, Fetch{}
+	c.await, c.then, c.held, c.reply = Token{}, nil, false, nil
 	if c.busy != (Token{}) {
 		c.running = false // the answer evaluates, and that enters
 		c.removeFetcher()

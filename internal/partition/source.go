@@ -14,7 +14,6 @@ type source struct {
 	seen     time.Time
 	cluster  string               // the cluster that is mirrored, "" until one was seen
 	topicID  statemachine.TopicID // the topic there, zero until one was seen
-	denied   bool
 	caughtUp time.Time
 
 	oldLooks int // answers of a deposed leader in a row
@@ -23,9 +22,10 @@ type source struct {
 	searchEnd  int64
 	searchThen func(*Core)
 	doubt      string // why the answers so far prove nothing, "" if they may
-	confirming bool   // the search under way is the second one
 	firstPoint int64
 	firstEpoch int32
+	confirming bool // the search under way is the second one
+	denied     bool
 }
 
 func newSource(cluster string) source {
@@ -192,7 +192,7 @@ func (c *Core) learnEnds(start, end int64) {
 	if end >= 0 {
 		c.src.HighWatermark = end
 		if !c.denied { // the lag is unknown since the last look before
-			c.seen = c.now
+			c.seen = c.room.now
 		}
 		c.caughtUpNow()
 	}

@@ -14,18 +14,19 @@ import (
 // stopping is STOPPING's working memory. Its steps stand in the order that survives a crash anywhere (design.md); none of them talks to the source (decision 4).
 type stopping struct {
 	resetMade   int64 // offset of the MIRROR_PID_RESET of this process's stop, −1 none
-	writtenOver bool  // clients wrote behind our marks: the stop had come to opening the log before, and a restart closed it
 	markerWaits int
 	opens       int
-	justOpened  bool
-	unmarked    bool   // LME and LMO are recorded by this process, and it has not come to opening the log
+	lookTries   int
 	stoppedWhy  string // what is to be known of a STOPPED log that was the clients' before the stop
+
+	writtenOver bool // clients wrote behind our marks: the stop had come to opening the log before, and a restart closed it
+	justOpened  bool
+	unmarked    bool // LME and LMO are recorded by this process, and it has not come to opening the log
 
 	asksCut bool // the wish asks for a consistent cut
 	cutsTo  bool // LMO is recorded as a consistent cut by this process: nothing was written above it
 
 	looking   bool // before STOPPING is persisted: is the log still its clients'?
-	lookTries int
 	givesBack bool // the log is to be recorded as the clients'
 }
 
@@ -462,7 +463,7 @@ func (c *Core) stopAbort() {
 	at := c.ownOffset()
 	bytes := make([]byte, 0, 80*len(open))
 	for _, t := range open {
-		bytes = append(bytes, txnabort.Abort(at, c.log.LeaderEpoch, t, c.now.UnixMilli())...)
+		bytes = append(bytes, txnabort.Abort(at, c.log.LeaderEpoch, t, c.room.now.UnixMilli())...)
 		at++
 	}
 	c.stopAppend(bytes, func(c *Core, e *Event) {
@@ -518,7 +519,7 @@ func (c *Core) stopReset() {
 		c.stopMarkers()
 		return
 	}
-	c.stopAppend(txnabort.PIDReset(at, c.log.LeaderEpoch, c.now.UnixMilli()), func(c *Core, e *Event) {
+	c.stopAppend(txnabort.PIDReset(at, c.log.LeaderEpoch, c.room.now.UnixMilli()), func(c *Core, e *Event) {
 		if e.Err != nil {
 			c.stopFailed("the producer-id reset cannot be appended", e.Err)
 			return
