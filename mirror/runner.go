@@ -507,7 +507,7 @@ func (r *runner) saveDropped(d partition.Truncation) error {
 		}
 		ctx, stop := r.bounded()
 		defer stop()
-		if err := r.m.cfg.Sink.Dropped(ctx, r.tp, first, next, b); err != nil {
+		if err := handTo(ctx, r.m.cfg.Sink, r.tp, first, next, b); err != nil {
 			return fmt.Errorf("sink refused [%d,%d), so nothing is cut: %w", first, next, err)
 		}
 		return nil

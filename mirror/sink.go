@@ -12,15 +12,46 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Sink is handed the records that a truncation is about to drop. Safe for concurrent use.
 type Sink interface {
 	// Dropped is called before the truncation, once or more for a range, in order: batches are the whole batches of [from, to), bytes verbatim. A batch that lies only
 	// partly in the range that is cut is handed whole, because it is dropped whole. The bytes are read-only and valid until Dropped returns.
-	// When Dropped returns nil, what it was given is safe; on an error nothing is cut. The same range may come again after a crash or a retry.
+	// When Dropped returns nil, what it was given is safe; on an error nothing is cut. The same range may come again after a crash or a retry. It has to return when ctx ends; a second later it is taken to
+	// have failed, and may be called again while it is still at work.
 	Dropped(ctx context.Context, tp TopicPartition, from, to int64, batches []byte) error
 }
+
+// errSinkSilent: a Sink went on when its context had ended.
+var errSinkSilent = errors.New("the sink has not returned when its context ended; whatever it still does with these records, they will be handed to it again")
+
+// handTo hands records to a sink, and lets go of one that does not heed its context: a partition that waits for it for ever could not even be stopped. What it was handed stays its own.
+func handTo(ctx context.Context, s Sink, tp TopicPartition, from, to int64, batches []byte) error {
+	if s == Discard {
+		return nil
+	}
+	done := make(chan error, 1)
+	own := bytes.Clone(batches)
+	go func() { done <- s.Dropped(ctx, tp, from, to, own) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	heeds := time.NewTimer(sinkGrace)
+	defer heeds.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-heeds.C:
+		return errSinkSilent
+	}
+}
+
+// sinkGrace is how long a sink may take to return when its context has ended.
+const sinkGrace = time.Second
 
 // Discard is the Sink that keeps nothing. There is no default: whoever does not want the dropped records says so by this name.
 var Discard Sink = discard{}
