@@ -80,7 +80,7 @@ func looks() map[string]*Collector {
 		fetches.Records.Within[i] = int64(min(100, 40+30*i))
 	}
 	inStep := running(in(mirror.Status{Metadata: followed(), Certificates: []mirror.Certificate{{Own: true, Of: "ssl.keystore.location", Ends: now.Add(30 * 24 * time.Hour)},
-		{Of: "east-1:9093", Ends: now.Add(90 * 24 * time.Hour)}, {Of: "east-2:9093", Ends: now.Add(-time.Hour)}}, Fetches: fetches, FetchRate: 1 << 20, Throttled: 1500 * time.Millisecond, Failovers: failovers}, copied("orders", 0, 1000), changed(copied("orders", 1, 500), func(p *mirror.PartitionStatus) {
+		{Of: "east-1:9093", Ends: now.Add(90 * 24 * time.Hour)}, {Of: "east-2:9093", Ends: now.Add(-time.Hour)}}, Fetches: fetches, FetchRate: 1 << 20, SharedRate: 4 << 20, HeldBack: 2500 * time.Millisecond, Throttled: 1500 * time.Millisecond, Failovers: failovers}, copied("orders", 0, 1000), changed(copied("orders", 1, 500), func(p *mirror.PartitionStatus) {
 		p.Replicated, p.LagOffsets, p.LagTime, p.OffsetBytes = 490, 10, 1500*time.Millisecond, 123.4
 		p.InFlight = make([]mirror.Transaction, 2)
 	}), copied("payments", 0, 7)))

@@ -75,6 +75,10 @@ func (g gauges) mirror(s *mirror.Status) {
 	if s.FetchRate > 0 {
 		g.set(mirrorFetchRate, float64(s.FetchRate), name, g.cluster)
 	}
+	if s.SharedRate > 0 {
+		g.set(mirrorSharedRate, float64(s.SharedRate), name, g.cluster)
+	}
+	g.to <- constant(mirrorHeldBack, prometheus.CounterValue, s.HeldBack.Seconds(), name, g.cluster)
 	g.to <- constant(mirrorThrottled, prometheus.CounterValue, s.Throttled.Seconds(), name, g.cluster)
 	g.fetches(name, &s.Fetches)
 	g.certificates(s.Certificates, "source", name)

@@ -60,6 +60,8 @@ var (
 	rehearsalStep        = ofCluster("mirror_rehearsal_step_seconds", "Of the last good rehearsal: how long this step took.", "mirror", "step")
 	mirrorStoreTrouble   = ofCluster("mirror_store_trouble", "1: the state store does not take what is written.", "mirror")
 	mirrorFetchRate      = ofCluster("mirror_fetch_rate_limit_bytes", "Bytes that this process may receive from the source in a second (mirror.replication.throttled.rate). Absent without a limit.", "mirror")
+	mirrorSharedRate     = ofCluster("mirror_shared_rate_limit_bytes", "Bytes that all mirrors of the process together may receive in a second (mirror.node.throttled.rate). Absent without a limit.", "mirror")
+	mirrorHeldBack       = ofCluster("mirror_rate_limit_wait_seconds_total", "How long the limits of this mirror and of its process held fetches back, over all connections to the source. Nothing failed meanwhile.", "mirror")
 	mirrorThrottled      = ofCluster("mirror_source_throttle_seconds_total", "Pauses that brokers of the source asked for because of quotas there. Copying is slower meanwhile, and nothing failed.", "mirror")
 	mirrorGroups         = ofCluster("mirror_groups", "Groups of the source that are followed.", "mirror")
 	syncAge              = ofCluster("mirror_sync_age_seconds",

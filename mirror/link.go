@@ -23,6 +23,7 @@ type link struct {
 	brokers   map[brokerKey]*brokerLink
 	wants     map[TopicPartition]*want
 	throttled time.Duration // sum of the pauses that the source has asked for
+	heldBack  time.Duration // sum of the times that our own limits held the fetches of one broker back
 	rng       *rand.Rand
 	lose      func(tp TopicPartition, again bool) bool // for tests: true loses what the core asked for
 }
@@ -302,6 +303,8 @@ func (l *link) stuck(tp TopicPartition, after time.Duration) bool {
 const idleLimit = time.Minute
 
 func (b *brokerLink) run() {
+	b.l.m.cfg.SharedRate.enter()
+	defer b.l.m.cfg.SharedRate.leave()
 	var f Fetcher
 	defer func() {
 		if f != nil {

@@ -947,6 +947,8 @@ type Status struct {
 	Fenced               error // another process has opened the owner's name: this one serves nothing any more, at the latest one RefreshInterval later
 	Metadata             MetadataStatus
 	FetchRate            int64         // bytes that this process may receive from the source in a second; 0: no limit
+	SharedRate           int64         // the same of all mirrors together that share a limit (Config.SharedRate); 0: none
+	HeldBack             time.Duration // sum of the times that these limits have held fetches back in this process, over all connections
 	Throttled            time.Duration // sum of the pauses that brokers of the source have asked for in this process, because of quotas there
 	Certificates         []Certificate // on which connections to the source depend, as last read; empty where the source does not know, or needs none
 	Fetches              FetchCounts   // what was fetched and copied in this process
@@ -976,6 +978,7 @@ func (m *Mirror) Status() Status {
 	s.Metadata = m.syncing.status()
 	s.OldSource = m.returning.status()
 	s.FetchRate, _ = m.link.allowance.limit()
+	s.SharedRate, s.HeldBack = m.cfg.SharedRate.Rate(), m.link.heldBackFor()
 	s.Throttled = m.link.throttledFor()
 	s.Fetches = m.fetches.now()
 	s.Certificates = m.certificates.now()

@@ -79,6 +79,8 @@ type Config struct {
 	// FetchRate is how many bytes of batches this process receives from the source in a second, over all its brokers [no limit] (mirror.replication.throttled.rate). It delays
 	// copying only: no stop, failover, status or Close waits for it.
 	FetchRate int64
+	// SharedRate is a limit that this mirror keeps together with others that are given the same value, beside FetchRate [none]. A node has one for its mirrors (mirror.node.throttled.rate).
+	SharedRate *SharedRate
 	// Verifier compares copies with the source at the end of a failback, for VerifyBound at most [1 min]; it holds nothing up before that, and what it finds undoes nothing. Package mirror/verify
 	// has one [none: the report says that nothing was verified].
 	Verifier    Verifier

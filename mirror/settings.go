@@ -59,6 +59,7 @@ type NodeOptions struct {
 	Retry                  RetryPolicy   // mirror.failed.retry.*
 	VerifyRate             int64         // mirror.verification.rate [0: nothing is compared]
 	VerifyInterval         time.Duration // mirror.verification.interval.ms [24 h]
+	SharedRate             int64         // mirror.node.throttled.rate [0: no limit]; whoever opens the mirrors makes one SharedRate of it for all of them
 }
 
 // SettingDefinitions lists every setting, in the order in which a person would read them. The result is the caller's.

@@ -29,6 +29,7 @@ const (
 	lossPolicySetting        = "mirror.loss.policy"
 	startFloorSetting        = "mirror.start.floor"
 	rateSetting              = "mirror.replication.throttled.rate"
+	nodeRateSetting          = "mirror.node.throttled.rate"
 	verifyRateSetting        = "mirror.verification.rate"
 	verifyIntervalSetting    = "mirror.verification.interval.ms"
 	fetchWaitSetting         = "fetch.wait.max.ms"
@@ -127,6 +128,7 @@ var settingTable = []setting{
 	wholeNumber(NodeSetting, "long", retryInitialSetting, "1000", 1, maxMillis, "Delay before a failed partition is tried again for the first time, in milliseconds; it doubles each time."),
 	wholeNumber(NodeSetting, "long", retryMaxSetting, "300000", 1, maxMillis, "Longest delay between two tries, in milliseconds."),
 	wholeNumber(NodeSetting, "int", retryAttemptsSetting, "0", 0, math.MaxInt16, "How often a failed partition is tried again; 0 is without end, so that a mirror comes back by itself after a long outage."),
+	wholeNumber(NodeSetting, "long", nodeRateSetting, "0", 0, math.MaxInt64, "Bytes a second that all mirrors of the node together receive from their sources at most, beside each one's own mirror.replication.throttled.rate; 0: no limit."),
 	wholeNumber(NodeSetting, "long", verifyRateSetting, "0", 0, math.MaxInt64, "Bytes a second, of both clusters together and of each mirror, that are read to compare copies with their source while they are mirrored; 0: they are not compared. Copying comes first."),
 	wholeNumber(NodeSetting, "long", verifyIntervalSetting, "86400000", 1, maxMillis, "How often each copy is compared, in milliseconds, if mirror.verification.rate lets it."),
 

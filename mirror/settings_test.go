@@ -296,16 +296,16 @@ func TestReconnectNeededOnlyForConnections(t *testing.T) {
 
 func TestNodeOptionsFromSettings(t *testing.T) {
 	o, err := NodeOptionsFrom(nil)
-	if want := (NodeOptions{50, 3, 1, 30 * time.Second, time.Second, RetryPolicy{Initial: time.Second, Max: 300 * time.Second}, 0, 24 * time.Hour}); err != nil || o != want {
+	if want := (NodeOptions{50, 3, 1, 30 * time.Second, time.Second, RetryPolicy{Initial: time.Second, Max: 300 * time.Second}, 0, 24 * time.Hour, 0}); err != nil || o != want {
 		t.Errorf("defaults %+v, want %+v; %v", o, want, err)
 	}
 	o, err = NodeOptionsFrom(Settings{
 		"mirror.state.topic.num.partitions": "3", "mirror.state.topic.replication.factor": "1", "mirror.num.replica.fetchers": "4", "mirror.metadata.refresh.interval.ms": "0",
 		"fetch.backoff.ms": " 250 ", "mirror.failed.retry.initial.backoff.ms": "10", "mirror.failed.retry.max.backoff.ms": "9223372036854", "mirror.failed.retry.max.attempts": "32767",
-		"mirror.verification.rate": "4194304", "mirror.verification.interval.ms": "60000",
+		"mirror.verification.rate": "4194304", "mirror.verification.interval.ms": "60000", "mirror.node.throttled.rate": "1048576",
 		"bootstrap.servers": "no address", "colour": "red",
 	})
-	if want := (NodeOptions{3, 1, 4, time.Millisecond, 250 * time.Millisecond, RetryPolicy{Initial: 10 * time.Millisecond, Max: 9223372036854 * time.Millisecond, Attempts: 32767}, 4 << 20, time.Minute}); err != nil || o != want {
+	if want := (NodeOptions{3, 1, 4, time.Millisecond, 250 * time.Millisecond, RetryPolicy{Initial: 10 * time.Millisecond, Max: 9223372036854 * time.Millisecond, Attempts: 32767}, 4 << 20, time.Minute, 1 << 20}); err != nil || o != want {
 		t.Errorf("%+v, want %+v; %v", o, want, err)
 	}
 	_, err = NodeOptionsFrom(Settings{"mirror.num.replica.fetchers": "x", "mirror.fetch.backoff.ms": "1", "fetch.backoff.ms": "2", "mirror.state.topic.num.partitions": "0"})

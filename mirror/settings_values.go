@@ -53,6 +53,7 @@ func NodeOptionsFrom(s Settings) (NodeOptions, error) {
 		},
 		VerifyRate:     n.number(verifyRateSetting),
 		VerifyInterval: n.millis(verifyIntervalSetting),
+		SharedRate:     n.number(nodeRateSetting),
 	}
 	if err := joinFaults(n.faults); err != nil {
 		return NodeOptions{}, err

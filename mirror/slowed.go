@@ -17,6 +17,7 @@ type slowed struct {
 	until   time.Time     // the end of that pause; zero: it has not asked
 	told    bool          // an event says that it throttles
 	limited time.Time     // until when our own limit holds fetches back, or held the last one
+	shared  bool          // that limit is the one of all mirrors together
 }
 
 // throttling says that the source throttles.
@@ -41,12 +42,18 @@ func (l *link) allow(rate int64) {
 
 // awaitAllowance waits until something may be fetched under the limit. False: it has waited, and what is wanted may have changed meanwhile.
 func (b *brokerLink) awaitAllowance(ctx context.Context) bool {
-	wait := b.l.allowance.wait(time.Now())
+	began := time.Now()
+	wait, shared := b.l.allowance.wait(began), false
+	if s := b.l.m.cfg.SharedRate; s != nil {
+		if longer := s.allowance.wait(began); longer > wait {
+			wait, shared = longer, true
+		}
+	}
 	if wait <= 0 {
 		return true
 	}
 	b.l.mu.Lock()
-	b.slowed.limited = time.Now().Add(wait)
+	b.slowed.limited, b.slowed.shared = began.Add(wait), shared
 	b.l.mu.Unlock()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -57,6 +64,7 @@ func (b *brokerLink) awaitAllowance(ctx context.Context) bool {
 	}
 	b.l.mu.Lock()
 	b.slowed.limited = time.Now()
+	b.l.heldBack += b.slowed.limited.Sub(began)
 	b.l.mu.Unlock()
 	return false
 }
@@ -65,6 +73,11 @@ func (b *brokerLink) awaitAllowance(ctx context.Context) bool {
 func (b *brokerLink) limitReply(f Fetcher) {
 	if r, ok := f.(ReplyLimiter); ok {
 		_, bytes := b.l.allowance.limit()
+		if s := b.l.m.cfg.SharedRate; s != nil {
+			if share := s.reply(); share > 0 && (bytes == 0 || share < bytes) {
+				bytes = share
+			}
+		}
 		r.LimitReply(bytes)
 	}
 }
@@ -77,6 +90,9 @@ func (b *brokerLink) received(f Fetcher, reply []FetchedPartition) {
 	}
 	now := time.Now()
 	b.l.allowance.charge(bytes, now)
+	if s := b.l.m.cfg.SharedRate; s != nil {
+		s.allowance.charge(bytes, now)
+	}
 	var pause time.Duration
 	if t, ok := f.(ThrottleTeller); ok {
 		pause = t.Throttled()
@@ -109,11 +125,16 @@ func (l *link) slowedBy(tp TopicPartition) string {
 	if s.throttling(now) {
 		words = fmt.Sprintf("throttled by the source, %d ms: broker %d asks for pauses because of a quota there", s.pause.Milliseconds(), w.on.key.broker)
 	}
-	if rate, _ := l.allowance.limit(); rate > 0 && s.limiting(now) {
+	rate, by := l.m.cfg.SharedRate.Rate(), nodeRateSetting+", which all mirrors of the process share"
+	if !s.shared {
+		rate, _ = l.allowance.limit()
+		by = rateSetting
+	}
+	if rate > 0 && s.limiting(now) {
 		if words != "" {
 			words += "; "
 		}
-		words += fmt.Sprintf("limited to %d bytes/s by %s", rate, rateSetting)
+		words += fmt.Sprintf("limited to %d bytes/s by %s", rate, by)
 	}
 	return words
 }
@@ -136,4 +157,11 @@ func (l *link) throttledFor() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.throttled
+}
+
+// heldBackFor is the sum of the times that our own limits have held the fetches of one broker back.
+func (l *link) heldBackFor() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heldBack
 }

@@ -27,6 +27,8 @@
 //
 // # Is the copy right
 //
+// With mirror.node.throttled.rate in its file all mirrors of a node together receive no more bytes in a second than that from their sources (mirror.SharedRate), whatever each one's own limit is.
+//
 // With mirror.verification.rate in its file a node compares the copies of its mirrors with their sources while it mirrors them (mirror.Config.VerifyRate): each once in mirror.verification.interval.ms
 // if the rate lets it, and only while copying needs neither. What is found is told and changes nothing. A new process begins its passes anew, and remembers what was found wrong until it has compared that itself.
 //

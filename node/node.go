@@ -32,6 +32,7 @@ type Node struct {
 	cfg       Config
 	collector *metrics.Collector
 	page      *statuspage.Page
+	rate      *mirror.SharedRate // of all mirrors
 
 	ticked atomic.Int64 // when the loop that runs mirrors last came round, in nanoseconds since 1970; 0: it does not run
 
@@ -61,7 +62,7 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, since: time.Now(), runs: map[string]*run{}, heard: map[string]heardOf{}}
+	n := &Node{cfg: cfg, rate: mirror.NewSharedRate(cfg.Options.SharedRate), since: time.Now(), runs: map[string]*run{}, heard: map[string]heardOf{}}
 	n.collector = metrics.New(n.look)
 	page, err := n.newPage()
 	if err != nil {

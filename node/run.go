@@ -57,7 +57,7 @@ func (r *run) once(ctx context.Context) error {
 	}
 	c := mirror.Config{
 		Name: r.name, Node: r.n.cfg.Name, Version: r.n.cfg.Version, OpenSource: r.n.cfg.OpenSource, Destination: r.n.destination, Store: keyedlog.NewStateStore(r.n.records), Control: r.n.control,
-		Sink: r.n.cfg.Sink, Verifier: verify.Verifier{}, Logger: r.n.cfg.Logger, OnEvent: func(e mirror.Event) {
+		Sink: r.n.cfg.Sink, SharedRate: r.n.rate, Verifier: verify.Verifier{}, Logger: r.n.cfg.Logger, OnEvent: func(e mirror.Event) {
 			r.n.collector.Observe(e)
 			r.n.page.Observe(e)
 			r.n.cfg.OnEvent(e)
