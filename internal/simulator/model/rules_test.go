@@ -535,6 +535,11 @@ var ruleStories = []struct {
 		t.Runs(ab, "two")
 		t.Appended(b, Mirror, "two", []Batch{marker(pick(wrong, int64(6), 8), 2, Reset, -1)}, true)
 	}},
+	{"used offset", func(t *tale, wrong bool) { // and nothing is recorded that no reply has proved
+		t.mirrors()
+		t.Fetched(ab, 6, pick(wrong, int64(7), 8), -1)
+		t.goes(ab, mirroring, func(r *Record) { r.Hole = map[int64]int64{6: 8} })
+	}},
 	{"used offset", func(t *tale, wrong bool) { // so it is recorded before the end is
 		t.mirrors()
 		t.Fetched(ab, 6, 8, -1)

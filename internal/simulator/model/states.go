@@ -22,6 +22,7 @@ func (w *World) Stored(of Of, r Record) {
 	next := r.Episode == old.Episode+1 || m.end != nil && r.Episode == m.end.Episode+1 || old.State == unknown && r.Episode > 0
 	ok := (r.Episode == old.Episode && !(begins && fresh) || begins && next) && (r.State != preparing || m.end == nil || r.Episode > m.end.Episode)
 	w.must(ok, "episode", "decision 2, decision 5", "%v: episode %d follows %d, state %d follows %d; recorded is %+v", of, r.Episode, old.Episode, r.State, old.State, m.end)
+	w.must(r.State != mirroring || r.Hole[l.end] <= max(l.end, m.hole, m.shown, old.Hole[l.end]), "used offset", "F-05, decision 18", "%v: it is recorded that the source uses offsets up to %d, which nothing has proved", of, r.Hole[l.end])
 	w.failure(m, l, old, r)
 	m.record, m.lost = r, false
 	m.beyond = m.beyond && r.State != preparing && r.State != stopped || r.State == mirroring
