@@ -1375,6 +1375,15 @@ var ruleStories = []struct {
 		t.Told(ab, "lost", 6, 8)
 		t.goes(ab, failed, func(r *Record) { r.Attempt = pick[int16](wrong, 1, -1) })
 	}},
+	{"failure", func(t *tale, wrong bool) { // a process that begins has not seen what an earlier one was about to fail over
+		t.mirrors()
+		t.Policy(ab, "fail", 0)
+		t.Told(ab, "lost", 6, 8)
+		if !wrong {
+			t.Runs(ab, "two")
+		}
+		t.goes(ab, failed)
+	}},
 	{"stop ends", func(t *tale, wrong bool) {
 		t.mirrors()
 		t.Wished(ab, WantStopped)

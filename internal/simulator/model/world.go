@@ -271,7 +271,7 @@ func (w *World) Follows(of Of, source At) { w.member(of).source = source }
 // compares the logs anew: a replica that had not followed a cut, and led by now, would be found out.
 func (w *World) Runs(of Of, process string) {
 	m := w.member(of)
-	m.process, m.hole, m.shown, m.proof, w.log(of.At).behind = process, 0, 0, newProof(m.proof.topic), false
+	m.process, m.hole, m.shown, m.lost, m.proof, w.log(of.At).behind = process, 0, 0, false, newProof(m.proof.topic), false
 }
 
 // Policy: what a mirror does when the source's log starts above the copy's end (decision 16: restart, fail or keep), and the floor above which the log start is never followed (0: none).
